@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tpusim.hardware.array import Array
 from tpusim.hardware.buffers import Buffers, Rates
-from tpusim.pipeline.stages import run_layers, run_layers_with_memory
+from tpusim.pipeline.layers import run_layers, run_layers_with_memory
 from tpusim.program.layers import load_layers
 
 LAYERS = Path(__file__).parent / "layers"

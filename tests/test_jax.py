@@ -162,6 +162,13 @@ for function in (lambda a, b: a @ b, inside, lambda a, b: inside(2 * a, b) / 2):
     for result in tpusim.execute(module, parts):
         np.testing.assert_array_equal(result, arrays[0] @ arrays[1])
     assert tpusim.simulate(module, "v5e", topology="v5e:2x4").communication.collectives
+    assert tpusim.lower(module).device_order == ()
+
+order = [0, 2, 4, 6, 1, 3, 5, 7]
+other = jax.sharding.Mesh(np.array(jax.devices("cpu"))[order].reshape(2, 4), ("x", "y"))
+shape = jax.ShapeDtypeStruct((8, 8), "float32", sharding=NamedSharding(other, P(None, "y")))
+module = lower_for(lambda a: a @ a.T, shape)
+assert tpusim.simulate(module, "v5e", topology="v5e:2x4").program.device_order == tuple(order)
 """
 
 

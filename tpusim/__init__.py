@@ -71,6 +71,9 @@ if TYPE_CHECKING:
     from tpusim.pipeline.answers.grid import kernel_grid as kernel_grid
     from tpusim.pipeline.answers.tuning import rank as rank
     from tpusim.pipeline.compile import compile as compile
+    from tpusim.pipeline.device_order import with_device_order as with_device_order
+    from tpusim.pipeline.layers import run_layers as run_layers
+    from tpusim.pipeline.layers import run_layers_with_memory as run_layers_with_memory
     from tpusim.pipeline.modules import Builder as Builder
     from tpusim.pipeline.modules import Module as Module
     from tpusim.pipeline.result import Result as Result
@@ -80,8 +83,6 @@ if TYPE_CHECKING:
     from tpusim.pipeline.stages import load as load
     from tpusim.pipeline.stages import lower as lower
     from tpusim.pipeline.stages import memory as memory
-    from tpusim.pipeline.stages import run_layers as run_layers
-    from tpusim.pipeline.stages import run_layers_with_memory as run_layers_with_memory
     from tpusim.pipeline.stages import simulate as simulate
     from tpusim.program.layers import Layer as Layer
     from tpusim.program.module import Program as Program
@@ -130,12 +131,12 @@ _NAMES = {
     "tpusim.pipeline.compile": ("compile",),
     "tpusim.pipeline.answers.explain": ("explain",),
     "tpusim.pipeline.answers.grid": ("kernel_grid",),
+    "tpusim.pipeline.device_order": ("with_device_order",),
+    "tpusim.pipeline.layers": ("run_layers", "run_layers_with_memory"),
     "tpusim.pipeline.modules": ("Builder", "Module"),
     "tpusim.pipeline.result": ("Result",),
     "tpusim.pipeline.answers.tuning": ("rank",),
-    "tpusim.pipeline.stages": tuple(
-        "check diff execute load lower memory run_layers run_layers_with_memory simulate".split()
-    ),
+    "tpusim.pipeline.stages": tuple("check diff execute load lower memory simulate".split()),
     "tpusim.program.layers": ("Layer",),
     "tpusim.program.module": ("Program",),
     "tpusim.program.steps": tuple(

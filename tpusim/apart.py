@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import threading
 import warnings
@@ -23,6 +22,9 @@ def read_apart(read: Callable[[bytes, str], _T], content: bytes, name: str) -> _
     """
     if not hasattr(os, "fork") or "jax" in sys.modules or threading.active_count() > 1:
         return read(content, name)
+    # HLO text, which is most of what is read, needs none of it.
+    import pickle
+
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # Of threads of libraries, such as NumPy's, which a reader does not use.
@@ -45,6 +47,8 @@ def read_apart(read: Callable[[bytes, str], _T], content: bytes, name: str) -> _
 
 def _answer(read: Callable[[bytes, str], object], content: bytes, name: str, writing: int) -> None:
     """Write what ``read`` returns or raises, and end this process, which is a child."""
+    import pickle
+
     with suppress(BaseException):
         # What libraries say when they give up is of no use to anyone.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

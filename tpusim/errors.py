@@ -6,7 +6,6 @@ opens with ``file:line:column`` and ends with the source line and a caret.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -70,6 +69,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     # What is so long is no slip of a known word, and to compare it takes the square of its length.
     if len(word) > _LONGEST_WORD:
         return ""
+    # Few runs go wrong, and all of them load this file.
+    from difflib import get_close_matches
+
     # difflib's own bar (0.6 alike) stays: a far-fetched hint misleads more than none.
     near = get_close_matches(word, list(known), n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tpusim.errors import ConfigError
 from tpusim.frontends.kept import kept_text
+from tpusim.frontends.partition import partitioned_text
 from tpusim.frontends.xla import module_text
 from tpusim.hardware.load import resolve_chip_name
 from tpusim.hardware.pod import parse_topology
 from tpusim.pipeline.answers.tuning import ranked
 from tpusim.report.terminal.progress import elapsed
-from tpusim.semantics.marks import DEVICE_ORDER, TOPOLOGY, with_mark
+from tpusim.semantics.marks import with_device_order
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -53,8 +52,6 @@ _NO_TPU_HERE = {
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
-
-
 # One device: there is no order of several.
 _ALONE = re.compile(r"mhlo\.num_partitions = 1 : i32, mhlo\.num_replicas = 1 : i32")
 
@@ -66,9 +63,10 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     and sharding count), in any pytree. ``function`` may be jitted already, with its own options. ``topology`` is a chip
     (``v5e``) or a slice (``v5e:2x4``, ``tpu7x:2x2x1``); what has no sharding goes to its first device. For a mesh over
     all of them take ``devices_of``: the module keeps in which order the mesh has them. What was compiled is kept for
-    the next time, in the folder that the variable ``TPUSIM_CACHE`` names; an empty name keeps nothing. Raises
-    ConfigError if JAX or libtpu is missing or does not know
-    the slice, or if the compiler fails; what JAX says of a function that it cannot trace stays as it is.
+    the next time, in the folder that the variable ``TPUSIM_CACHE`` names; an empty name keeps nothing.
+
+    Raises ConfigError if JAX or libtpu is missing or does not know the slice, or if the compiler fails; what JAX says
+    of a function that it cannot trace stays as it is.
     """
     jax = _jax()
     first = devices_of(topology)[0]
@@ -114,7 +112,8 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     """Return the program that JAX hands to the TPU compiler for a function: not scheduled yet, without layouts.
 
     Takes JAX on the CPU alone; libtpu is not asked. What a mesh of CPU devices (``jax_num_cpu_devices``) cuts up, by
-    shardings of arguments, constraints or ``jax.shard_map``, becomes what each device runs: XLA partitions it.
+    shardings of arguments, constraints or ``jax.shard_map``, becomes what each device runs: XLA partitions it. CPU
+    device n stands for device n of the slice, by coordinates: a mesh of them in another order keeps that.
 
     ``arguments`` and ``keywords`` are those of a call, arrays or ``jax.ShapeDtypeStruct`` in any pytree; what is
     neither stays as it is, so that a function that is jitted already may have static ones. ``chip`` is the one to run
@@ -124,29 +123,14 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     chip = resolve_chip_name(chip)
     shapes = _jax().tree.map(_shape_of, (arguments, keywords))
     lowered = _lowered(function, *shapes)
-    name = _name_of(function)
-    # The devices of a slice that is not there would be libtpu's to compile for.
-    on_cpus = all(device.platform == "cpu" for device in _mesh_devices(shapes))
-    text = _partitioned_text(lowered) if on_cpus else ""
-    return _module(function, chip, text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), name))
-
-
-_PARTITIONED = "spmd-partitioning"
-"""The pass of XLA after which a module is that of one device; all before it is the same for every processor."""
-
-
-def _partitioned_text(lowered: Any) -> str:
-    """Return what each device runs of a function that is for several CPUs; empty where XLA does not partition it."""
-    if _ALONE.search(lowered.as_text()) or _jax().default_backend() != "cpu":
-        return ""
-    with TemporaryDirectory() as folder:
-        # As text, which says for how many devices it is: a serialised module does not.
-        options = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _PARTITIONED, "xla_dump_large_constants": True}
-        # What comes after that pass is for CPUs, and may not know what is for TPUs; a mesh may have no devices at all.
-        with suppress(RuntimeError):
-            lowered.compile(compiler_options=options)
-        files = sorted(Path(folder).glob(f"*after_{_PARTITIONED}*.txt"))
-        return files[-1].read_text(encoding="utf-8") if files else ""
+    text = partitioned_text(lowered.compiler_ir("stablehlo"))
+    whole = text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), _name_of(function))
+    module, ids = _module(function, chip, whole), [device.id for device in _mesh_devices(shapes)]
+    # In the order of their numbers devices are as JAX itself lays them, which a run takes for granted.
+    if ids == sorted(ids):
+        return module
+    order = [sorted(ids).index(number) for number in ids]
+    return replace(module, attributes=with_device_order(module.attributes, order))
 
 
 def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -173,9 +157,9 @@ def _placed(module: Module, order: tuple[int, ...], topology: str) -> Module:
     numbers = {id_: number for number, id_ in enumerate(sorted(device.id for device in devices_of(topology)))}
     if len(order) != len(numbers):
         return module
-    attributes = with_mark(module.attributes, DEVICE_ORDER, ",".join(str(numbers[id_]) for id_ in order))
     name = topology if ":" in topology else _SMALLEST_SLICES[_chip_of(topology)]
-    return replace(module, attributes=with_mark(attributes, TOPOLOGY, name))
+    devices = [numbers[id_] for id_ in order]
+    return replace(module, attributes=with_device_order(module.attributes, devices, name))
 
 
 def _key(lowered: Any, order: tuple[int, ...], topology: str) -> list[str]:

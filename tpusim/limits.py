@@ -20,6 +20,7 @@ except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
 _SHOWN_DIGITS: Final = 40
+_READ_DIGITS: Final = 1000
 _ROOM_BYTES: Final = 2 << 30
 _ROOM_PER_BYTE: Final = 100
 _MOST_NESTED: Final = 200
@@ -32,6 +33,10 @@ class Limit(NamedTuple):
     what: str
     most: int
     least: int = 1
+
+    def number(self, digits: str) -> int:
+        """Return the number that a text of digits is; one with too many for Python to read is one that is too large."""
+        return int(digits) if len(digits) < _READ_DIGITS else self.most + 1
 
     def fault(self, found: float) -> str:
         """Return what is wrong with a count: what is allowed and what was found; nothing if it is allowed."""

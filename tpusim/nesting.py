@@ -14,16 +14,34 @@ def walk_nested(begin: Callable[[R], Generator[R, V, V]], first: R) -> V:
 
     ``begin`` begins a walk: a generator that yields what is nested in it, and is sent what the walk of that returned.
     """
-    under_way, found = [begin(first)], None
+    try:
+        unanswered = next(on_one_stack(begin, begin(first)))
+    except StopIteration as ended:
+        return ended.value  # type: ignore[no-any-return]
+    raise AssertionError(unanswered)
+
+
+def on_one_stack(
+    begin: Callable[[Any], Generator[Any, Any, V] | None], first: Generator[Any, Any, V]
+) -> Generator[Any, Any, V]:
+    """Run a walk and those that ``begin`` begins of what it yields.
+
+    Of what is no walk ``begin`` makes None: the caller is yielded it, and sends the answer.
+    """
+    under_way, answer = [first], None
     while True:
-        walk: Generator[R, Any, V] = under_way[-1]
         try:
-            inner = walk.send(found)
+            # The first send starts a generator, for which Python demands None.
+            wish = under_way[-1].send(answer)
         except StopIteration as ended:
             under_way.pop()
-            found = ended.value
+            answer = ended.value
             if not under_way:
                 return ended.value  # type: ignore[no-any-return]
+            continue
+        inner = begin(wish)
+        if inner is None:
+            answer = yield wish
         else:
-            under_way.append(begin(inner))
-            found = None
+            under_way.append(inner)
+            answer = None

@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.house.source_tree import ROOT
 from tpusim.advice.advise import advise
 from tpusim.analysis.answers.findings import Finding, Findings
+from tpusim.cost.tile import alone_ps
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
@@ -97,15 +98,41 @@ def test_nothing_pads_what_has_no_elements(tmp_path):
     assert "padding" not in {one.rule for one in advise(path).findings}
 
 
+AGAIN = structs.replace(PRODUCT, name="q", op_name="jit(f)/rematted_computation/dot", product_flops=1.0)
+
+
 def test_what_is_computed_again_is_kept():
     """A product that JAX recomputes is left away, and the HBM that its result takes is said."""
-    result = Stream("r", "hbm", 1e6, is_output=True)
-    again = Kernel(
-        name="q", opcode="dot", op_name="jit(f)/rematted_computation/dot", work=PRODUCT.work, streams=(result,)
-    )
+    again = structs.replace(AGAIN, streams=(Stream("r", "hbm", 1e6, is_output=True),))
     found = found_in(PRODUCT, again)["recomputation"]
     assert found.saved_bytes == -1_000_000
     assert found.after_ps == simulate(Program(name="p", chip="v5e", steps=(PRODUCT,))).timeline.total_ps
+
+
+def test_what_a_loop_keeps_goes_out_and_comes_back_each_trip():
+    """A product a trip is saved, and a write and a read of its result are not."""
+    out = Stream("r", "vmem", 1e6, is_output=True)
+    again = structs.replace(AGAIN, streams=(out,))
+    forward = structs.replace(again, name="p", op_name="jit(f)/dot")
+    loops = [Loop(name=one.name, opcode="while", trips=3, body=(one,)) for one in (forward, again)]
+    found = found_in(*loops)["recomputation"]
+    outside = structs.replace(out, operand="s", space="hbm")
+    into = Kernel(name="i", opcode="copy", streams=(structs.replace(outside, is_output=False), out))
+    back = Kernel(name="o", opcode="copy", streams=(structs.replace(out, is_output=False), outside))
+    costs = [alone_ps(kernel, CHIP) for kernel in (again, into, back)]
+    assert found.saved_bytes == -3_000_000
+    assert found.saved_ps == pytest.approx(3 * (costs[0] - costs[1] - costs[2]), rel=1e-6)
+
+
+def test_what_is_kept_elsewhere_is_copied_beside_the_core():
+    """Of three products the first that is needed again stays where it is; the others come in one after another."""
+    out = Stream("r", "vmem", 1e6, is_output=True)
+    forward = [structs.replace(PRODUCT, name=f"p{n}", product_flops=1.0) for n in range(3)]
+    again = [structs.replace(AGAIN, name=f"q{n}", streams=(structs.replace(out, operand=f"q{n}"),)) for n in range(3)]
+    backward = [structs.replace(PRODUCT, name=f"r{n}", op_name="transpose(jvp())") for n in range(3)]
+    steps = [step for pair in zip(again, backward, strict=True) for step in pair]
+    found = found_in(*forward, *steps)["recomputation"]
+    assert found.saved_ps == pytest.approx(sum(alone_ps(one, CHIP) for one in again), rel=0.02)
 
 
 def test_small_blocks_are_found_first():

@@ -21,7 +21,15 @@ POD = str(TRACES / "llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
 
 KEYS = {"program", "chip", "time_us", "ops", "memory", "unsupported", "warnings"}
 OP_KEYS = {"name", "opcode", "category", "count", "time_us", "bound_by", "flops", "hbm_bytes"}
-MEMORY_KEYS = {"argument_bytes", "output_bytes", "temp_bytes", "heap_bytes", "peak_hbm_bytes", "peak_vmem_bytes"}
+MEMORY_KEYS = {
+    "argument_bytes",
+    "output_bytes",
+    "alias_bytes",
+    "temp_bytes",
+    "heap_bytes",
+    "peak_hbm_bytes",
+    "peak_vmem_bytes",
+}
 
 
 def test_run_prints_a_report(capsys):
@@ -120,7 +128,8 @@ REFUSED = [
     (["run", MLP, "--topology", "2by4"], "v5e:2x4"),
     (["run", MLP, "--topology", "v5e:2x2x2"], "links along 2 axes"),
     (["run", MLP, "--chip", "v5e", "--topology", "v5p:2x2"], "expected a slice of v5e"),
-    (["run", POD, "--topology", "v5e:2x2"], "the program is for 8 devices, this slice has 4"),
+    (["run", POD, "--topology", "v5e:2x2"], "this slice has 4: expected as many, or a multiple, as v5e:2x4 has"),
+    (["run", POD, "--topology", "v5p-8"], "as v5p:2x2x2, which is v5p-16, has"),
     (["run", POD, "--topology", "v5e:3x4"], "for 8 devices, this slice has 12: expected as many, or a multiple"),
     (["memory", POD, "--topology", "v5e:3x4"], "for 8 devices, this slice has 12"),
     (["run", POD, "--with", POD, "--topology", "v5e:2x4"], "the 2 programs of this run are for 16 devices, this slice"),
@@ -163,6 +172,15 @@ def test_wrong_usage_is_exit_code_2():
     """The code that argparse gives to a wrong call."""
     with pytest.raises(SystemExit, match="2"):
         main(["run"])
+
+
+def test_an_option_with_one_value_is_given_once(capsys):
+    """The last one alone would run, as if nothing else had been asked; lists of chips may be either."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", MLP, "--chip", "v5e", "--chip", "v6e"])
+    assert "--chip: expected once, found it twice, with 'v5e' and 'v6e'" in capsys.readouterr().err
+    both = [["--chip", "v5e,v6e"], ["--chip", "v5e", "--chip", "v6e"]]
+    assert len({output_of(capsys, "scale", MLP, *chips, "--quiet") for chips in both}) == 1
 
 
 @pytest.mark.parametrize("text", ["-5", "0", "nan", "inf", "soon"])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tpusim
 from tests.cli.commands import output_of, refusal_of
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -38,6 +39,25 @@ def test_memory_as_json(capsys):
     data = json.loads(output_of(capsys, "memory", CONVNET, "--json"))
     assert data["memory"]["temp_bytes"] == 102_857_216
     assert set(data["spaces"]) == {"hbm", "vmem"}
+
+
+@pytest.mark.parametrize("name", ["cond_big.v5p", "fft2.v5e", "block_grad.v3"])
+def test_rows_of_memory_add_up(name):
+    """What lies in another buffer apart: to the peak, but for the table of a tuple that is the result."""
+    report = tpusim.memory(TRACES / "memory" / f"{name}.hlo.txt.gz")
+    profile, use = report.hbm.profile, report.use
+    alive = [buffer for buffer in profile.alive_at(profile.peak_position) if not buffer.within]
+    assert 0 <= profile.peak_bytes - sum(buffer.n_bytes for buffer in alive) <= 1024
+    assert use.constant_bytes == sum(buffer.n_bytes for buffer in alive if buffer.kind == "constant")
+    assert report.hbm.needed_bytes == profile.peak_bytes + profile.fragmentation_bytes
+
+
+def test_what_lies_in_another_buffer_is_in_parentheses(capsys):
+    """So that the others add up."""
+    text = output_of(capsys, "memory", str(TRACES / "memory" / "fft2.v5e.hlo.txt.gz"))
+    sizes = re.findall(r"^\S+ +(\(?)[\d.]+ \w+\)? .*?x  (in|argument|output|temporary|constant) ", text, re.MULTILINE)
+    assert ("(", "in") in sizes
+    assert all((opened == "(") == (kind == "in") for opened, kind in sizes)
 
 
 def test_diff_of_two_chips_needs_one_program(capsys):

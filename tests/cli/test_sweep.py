@@ -75,6 +75,15 @@ def test_a_search_prints_the_front(capsys, tmp_path):
     assert len(rows_of(tmp_path / "out.csv")) == 6
 
 
+def test_a_search_prints_json(capsys):
+    """A row for each machine that was tried, and whether it is on the front."""
+    pytest.importorskip("optuna")
+    axes = ("-o", "mxu.count=1,2", "--optimise", "time_us,area_mm2", "--trials", "2")
+    rows = json.loads(output_of(capsys, "sweep", LSTM, *axes, *HERE, "--json"))["rows"]
+    assert len(rows) == 2
+    assert all(row["time_us"] > 0 and row["front"] in (True, False) for row in rows)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

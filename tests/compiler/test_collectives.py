@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from tests.compiler.programs import compiled
+from tests.machine.collectives import link_rate
+from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import check, execute, simulate
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
+from tpusim.units import PS_PER_SECOND
 
 COLLECTIVES = {
     "gathered": "all-gather(a), replica_groups={{0,1}}, dimensions={0}",
@@ -122,6 +125,35 @@ def test_only_sums_that_are_alike_and_need_no_other_are_one():
     twice = [*lines[:3], f"sum_1 = f32[8,128] all-reduce(q32), {GROUPS}, to_apply=plus"]
     twice.insert(2, "q32 = f32[8,128] convert(q)")
     assert counts(compiled(sums(*twice))) == [2]
+
+
+def test_groups_are_alike_however_they_are_written():
+    """JAX writes those of one mesh axis in two notations, depending on how its partitioner came to them."""
+    groups = (GROUPS, "replica_groups=[1,2]<=[2]")
+    lines = [f"p{n} = f32[8,128] parameter({n})" for n in range(2)]
+    lines += [f"sum_{n} = f32[8,128] all-reduce(p{n}), {one}, to_apply=add" for n, one in enumerate(groups)]
+    assert counts(compiled(sums(*lines))) == [2]
+
+
+@pytest.mark.parametrize(("chip", "space"), [("v5e", 1), ("v6e", 1), ("v5p", 0)])
+def test_what_is_summed_stays_in_vmem(chip, space):
+    """As 8 MiB does in programs compiled ahead of time for v5e and v6e; for v5p, of two cores, nothing does."""
+    module = compiled(text_of("reduced"), chip)
+    reduce = next(i for i in module.entry if i.opcode == "all-reduce")
+    both = (reduce.shape, module.entry[reduce.operands[0]].shape)
+    assert [shape.actual_layout.memory_space for shape in both] == [space] * 2
+
+
+def test_the_algorithm_is_chosen_where_the_slice_is_known():
+    """4 MiB among 8 chips in two rows: each half once round in its own direction, to be summed and to be handed out."""
+    text = text_of("reduced").replace("replica_count=2", "replica_count=8").replace("{{0,1}}", "{}")
+    ici = load_chip("v5e").ici
+    result = simulate(compiled(text), "v5e", topology="v5e:2x4")
+    found = next(record for record in result.timeline.records if record.name.startswith("sent"))
+    steps = 2 * 7
+    seconds = steps / 8 * (2**22 / 2) / link_rate("v5e:2x4") + ici.launch_seconds
+    seconds += steps * (ici.step_seconds + ici.hop_latency_seconds)
+    assert (found.end_ps - found.start_ps) / PS_PER_SECOND == pytest.approx(seconds, rel=0.02)
 
 
 def test_sums_that_are_one_are_what_they_were():

@@ -45,6 +45,16 @@ def commands() -> list[str]:
     return [line for line in lines if re.match(r"(PYTHONPATH=\w+ )?tpusim ", line) and "study.toml" not in line]
 
 
+def run_block(code: str, monkeypatch, folder: Path) -> None:
+    """Run a block of the README in a folder that has the project's programs."""
+    (folder / "traces").symlink_to(ROOT / "traces")
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {}
+    given = [text for word, text in GIVEN.items() if word in code]
+    exec("\n".join(["import jax, pathlib, tpusim", *given]), names)
+    exec(compile(code, "README.md", "exec"), names)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("line", commands())
 def test_a_command_of_a_page_runs(line, monkeypatch, tmp_path, capsys):
@@ -81,19 +91,19 @@ def test_the_python_of_the_guide_runs(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(blocks(README, "python"))))
-def test_the_python_of_the_readme_runs(number, monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize("code", [code for code in blocks(README, "python") if "compile_for" not in code], ids=len)
+def test_the_python_of_the_readme_runs(code, monkeypatch, tmp_path, capsys):
     """Each block by itself, with what it takes for granted."""
-    code = blocks(README, "python")[number]
-    if "compile_for" in code and not find_spec("libtpu"):
-        compile(code, "README.md", "exec")
-        pytest.skip("libtpu is not installed: read, but not run")
-    (tmp_path / "traces").symlink_to(ROOT / "traces")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    given = [text for word, text in GIVEN.items() if word in code]
-    exec("\n".join(["import jax, pathlib, tpusim", *given]), names)
-    exec(compile(code, "README.md", "exec"), names)
+    run_block(code, monkeypatch, tmp_path)
+    capsys.readouterr()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not find_spec("libtpu"), reason="libtpu is not installed (dependency group docs)")
+@pytest.mark.parametrize("code", [code for code in blocks(README, "python") if "compile_for" in code], ids=len)
+def test_what_the_readme_compiles_for_a_tpu_runs(code, monkeypatch, tmp_path, capsys):
+    """As the other blocks, where there is a compiler for a TPU."""
+    run_block(code, monkeypatch, tmp_path)
     capsys.readouterr()
 
 

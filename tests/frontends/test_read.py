@@ -36,6 +36,28 @@ module {
 }
 """
 
+SHARED_STABLEHLO = """\
+module attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func @main(%a: tensor<8x16xf32> {mhlo.sharding = "{devices=[1,4]<=[4]}"},
+                  %b: tensor<16x8xf32> {mhlo.sharding = "{devices=[4,1]<=[4]}"}) -> tensor<8x8xf32> {
+    %c = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+      : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
+    return %c : tensor<8x8xf32>
+  }
+}
+"""
+SHARDY = """\
+module attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["x"=4]>
+  func.func @main(%a: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"x"}]>},
+                  %b: tensor<16x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) -> tensor<8x8xf32> {
+    %c = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+      : (tensor<8x16xf32>, tensor<16x8xf32>) -> tensor<8x8xf32>
+    return %c : tensor<8x8xf32>
+  }
+}
+"""
+
 
 def layer(x, w):
     """Return something with a product, a reduction and constants."""
@@ -257,3 +279,17 @@ def test_an_old_jaxlib_is_as_good_as_none(monkeypatch):
     monkeypatch.setitem(sys.modules, "jaxlib._jax", None)
     with pytest.raises(ConfigError, match=r"m is read by jaxlib, from 0\.7 on"):
         xla.jaxlib("m")
+
+
+@pytest.mark.parametrize("text", [SHARED_STABLEHLO, SHARDY])
+def test_what_devices_share_becomes_what_each_of_them_runs(text, tmp_path):
+    """XLA cuts the sum of a product up: each of four devices has a part of it, and all get the whole."""
+    path = tmp_path / "product.mlir"
+    path.write_text(text)
+    module = tpusim.load(path)
+    assert module.partition_count == 4
+    assert [str(one.shape).partition("{")[0] for one in module.entry.parameters] == ["f32[8,4]", "f32[4,8]"]
+    left, right = (np.arange(128, dtype="float32").reshape(shape) % 5 for shape in ((8, 16), (16, 8)))
+    parts = [[left[:, 4 * n : 4 * n + 4], right[4 * n : 4 * n + 4]] for n in range(4)]
+    for result in tpusim.execute(module, parts):
+        np.testing.assert_array_equal(result, left @ right)

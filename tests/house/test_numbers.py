@@ -14,6 +14,7 @@ PLAIN = {0, 1, 2, 8, 0.5}
 ROOMS = ("lowering", "cost", "machine")
 
 ALLOWED: dict[str, str] = {
+    "tpusim/cost/by_slice.py": "limits of a compiler's choice among algorithms",
     "tpusim/cost/collectives.py": "most routes, tolerances, quarters of a ring of both ways",
     "tpusim/cost/links.py": "kinds of ways beside the links",
     "tpusim/cost/models/fabrics.py": "how many graphs are remembered",

@@ -8,6 +8,7 @@ import pytest
 
 import tpusim
 from tests.cli.commands import output_of, refusal_of
+from tpusim.analysis.memory import MemoryUse
 
 TRACES = Path(__file__).parents[2] / "traces"
 LSTM = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
@@ -34,6 +35,45 @@ def test_overflow_is_run_where_it_is_allowed():
     assert result.time_us == tpusim.simulate(LSTM).time_us
 
 
+MIB = 2**20
+HOLES = """\
+HloModule m, is_scheduled=true, input_output_alias={ {0}: (1, {}, may-alias) }
+
+ENTRY %main {
+  %a = f32[1024,1024]{1,0:T(8,128)} parameter(0)
+  %p = f32[1024,1024]{1,0:T(8,128)} parameter(1)
+  %c = f32[8,128]{1,0:T(8,128)} constant({...})
+  %t4 = f32[1024,1024]{1,0:T(8,128)} negate(%a)
+  %t8 = f32[2048,1024]{1,0:T(8,128)} concatenate(%t4, %t4), dimensions={0}
+  %t6 = f32[1536,1024]{1,0:T(8,128)} slice(%t8), slice={[0:1536], [0:1024]}
+  %t10 = f32[2560,1024]{1,0:T(8,128)} concatenate(%t6, %a), dimensions={0}
+  %s = f32[8,128]{1,0:T(8,128)} slice(%t10), slice={[0:8], [0:128]}
+  %sum = f32[8,128]{1,0:T(8,128)} add(%s, %c)
+  %new = f32[1024,1024]{1,0:T(8,128)} exponential(%p)
+  ROOT %r = (f32[1024,1024]{1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}) tuple(%new, %sum)
+}
+"""
+
+
+def test_holes_are_closed_where_they_are_too_many(tmp_path):
+    """Temporaries of 4, 8, 6 and 10 MiB, each with the next: 18 in their order, 16 at the least; to the byte."""
+    path = tmp_path / "holes.v5e.hlo.txt"
+    path.write_text(HOLES, encoding="utf-8")
+
+    def use(capacity_bytes: int) -> MemoryUse:
+        overrides = {"hbm.capacity_bytes": capacity_bytes, "hbm.reserved_bytes": 0}
+        return tpusim.simulate(path, overrides=overrides).summary.memory
+
+    free = use(2**30)
+    assert free.heap_bytes == 18 * MIB
+    assert use(free.peak_hbm_bytes) == free
+    tight = use(free.peak_hbm_bytes - 1)
+    assert free.peak_hbm_bytes - tight.peak_hbm_bytes == free.heap_bytes - tight.heap_bytes == 2 * MIB
+    assert use(tight.peak_hbm_bytes) == tight
+    with pytest.raises(tpusim.CapacityError):
+        use(tight.peak_hbm_bytes - 1)
+
+
 def test_a_program_beside_has_to_fit_as_well():
     """Each program of a run is on devices of its own."""
     mlp = TRACES / "mlp_b1024.v5e.hlo.txt.gz"
@@ -48,6 +88,16 @@ def test_the_command_line_ends_with_1_unless_overflow_is_allowed(capsys):
     small = ("-o", "vmem.capacity_bytes=1048576")
     assert "--allow-overflow" in refusal_of(capsys, "run", LSTM, *small)
     assert "does not fit" in output_of(capsys, "run", LSTM, *small, "--allow-overflow")
+
+
+@pytest.mark.parametrize("verb", [("explain", "--op", "fusion.37"), ("advise", "--quiet"), ("path",)])
+def test_all_verbs_refuse_what_run_refuses(capsys, verb):
+    """And take it where the same option allows it."""
+    what = (verb[0], LSTM, "--override", "vmem.capacity_bytes=1048576", *verb[1:])
+    refused = refusal_of(capsys, "run", *what[1:4])
+    assert refused.startswith("tpusim: jit_lstm on v5e: does not fit: the program needs")
+    assert refusal_of(capsys, *what) == refused
+    assert output_of(capsys, *what, "--allow-overflow")
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ from tpusim.pipeline.answers.users import USES
 from tpusim.pipeline.modules import Builder
 from tpusim.pipeline.stages import load
 from tpusim.shapes.notation import parse_shape
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 
 MLP = str(ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz")
 
@@ -23,6 +25,50 @@ def table():
     dimensions = {"offset_dims": (1,), "collapsed_slice_dims": (0,), "start_index_map": (0,), "index_vector_dim": 1}
     taken = builder.gather(rows, places, slice_sizes=(1, 256), **dimensions)
     return builder.build(builder.mul(taken, taken))
+
+
+TAKES = "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,256}"
+STATE = "(s32[], f32[1024,256], s32[64,1], f32[64,256])"
+# As JAX makes it of a recomputed function in a scan: a call, a barrier around a tuple, and a loop's state.
+CARRIED = f"""HloModule carried
+take {{
+  table = f32[1024,256] parameter(0)
+  at = s32[64,1] parameter(1)
+  ROOT rows = f32[64,256] gather(table, at), {TAKES}
+}}
+more {{
+  state = {STATE} parameter(0)
+  count = s32[] get-tuple-element(state), index=0
+  five = s32[] constant(5)
+  ROOT less = pred[] compare(count, five), direction=LT
+}}
+body {{
+  state = {STATE} parameter(0)
+  count = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  next = s32[] add(count, one)
+  held = f32[1024,256] get-tuple-element(state), index=1
+  at = s32[64,1] get-tuple-element(state), index=2
+  both = (f32[1024,256], s32[64,1]) tuple(held, at)
+  kept = (f32[1024,256], s32[64,1]) opt-barrier(both)
+  again = f32[1024,256] get-tuple-element(kept), index=0
+  rows = f32[64,256] call(again, at), to_apply=take
+  ROOT end = {STATE} tuple(next, held, at, rows)
+}}
+ENTRY main {{
+  table = f32[1024,256] parameter(0)
+  at = s32[64,1] parameter(1)
+  zero = s32[] constant(0)
+  nothing = f32[] constant(0)
+  none = f32[64,256] broadcast(nothing), dimensions={{}}
+  start = {STATE} tuple(zero, table, at, none)
+  loop = {STATE} while(start), condition=more, body=body
+  after = f32[1024,256] get-tuple-element(loop), index=1
+  last = f32[64,256] get-tuple-element(loop), index=3
+  own = f32[64,256] gather(after, at), {TAKES}
+  ROOT results = (f32[64,256], f32[64,256]) tuple(own, last)
+}}
+"""
 
 
 def order_of(text):
@@ -75,6 +121,21 @@ def test_users_are_found_in_loops():
     found, names = layouts_in(path, stacked.name)
     assert names
     assert found[0].is_default
+
+
+def test_what_a_loop_carries_is_used_in_every_trip_and_after_it():
+    """Six gathers of 64 rows, five of them behind a tuple, a barrier and a call in the body of a loop."""
+    carried = parse_module(SourceText("carried.v5e.hlo.txt", CARRIED))
+    found, names = layouts_in(carried, "table")
+    assert [name.endswith("(5 times)") for name in names] == [False, True]
+    in_words = layouts("f32[1024,256]", used_by=["gather:0:64"])
+    assert [one.users_ps for one in found] == [6 * one.users_ps for one in in_words]
+
+
+def test_the_layout_that_an_array_has_is_marked(capsys):
+    """Of a compiled program; before any compiler an array has none."""
+    assert output_of(capsys, "layouts", MLP, "--op", "w1.1").count("(here)") == 1
+    assert not any(one.is_present for one in layouts_in(table(), "parameter.1")[0])
 
 
 @pytest.mark.parametrize("use", ["dott:0", "dot", "dot:2", "dot:x", "reduce:0,0", "gather:0:0"])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from tpusim.errors import ProgramError
+from tests.cli.commands import output_of
+from tpusim.errors import ConfigError, ProgramError
 from tpusim.ir.module import Module, with_devices
 from tpusim.pipeline.answers.explain import explain
+from tpusim.pipeline.device_order import with_device_order
 from tpusim.pipeline.modules import Builder
 from tpusim.pipeline.stages import load, lower, simulate
 from tpusim.program.stored import decode_program, encode_program
@@ -74,3 +77,32 @@ def test_an_order_of_other_devices_is_refused(order):
         ProgramError, match=r"each device of the module once in tpusim_device_order, found .*\[module_c3\]"
     ):
         lower(chain(order))
+
+
+def test_an_order_can_be_given_from_outside(capsys, tmp_path):
+    """In numbers, as `explain` prints it, for a lowered program, and on the command line: the same run as if stated."""
+    expected_ps = simulate(chain(SWAPPED)).timeline.total_ps
+    shown = "np.array(sorted(jax.devices(), key=lambda d: d.id)).reshape(2, 4).transpose(1, 0).ravel()"
+    programs = [with_device_order(chain(SNAKE), order) for order in (SWAPPED, "0,4,1,5,2,6,3,7", shown)]
+    programs.append(with_device_order(lower(chain(SNAKE)), f"np.array(sorted(jax.devices()))[{list(SWAPPED)}]"))
+    assert {simulate(program).timeline.total_ps for program in programs} == {expected_ps}
+    chain(SNAKE).save(tmp_path / "chain.v5e.hlo.txt")
+    line = "run", str(tmp_path / "chain.v5e.hlo.txt"), "--topology", "v5e:2x4", "--device-order", shown, "--json"
+    assert json.loads(output_of(capsys, *line))["time_us"] == simulate(chain(SWAPPED)).summary.time_us
+
+
+def test_an_order_without_a_slice_is_of_any():
+    """It is known from whoever asks for it, and not from a compiler."""
+    module = chain(LISTED)
+    plain = replace(module, attributes=module.attributes | {"frontend_attributes": "{}"})
+    program = with_device_order(plain, SWAPPED)
+    assert simulate(program, topology="v5e:1x8").program.device_order == SWAPPED
+
+
+@pytest.mark.parametrize(
+    "order", ["0,1,1", "some", "", "reshape(2, 2).transpose(1, 1)", f"reshape({10**8}, 9).transpose(0, 1)"]
+)
+def test_an_order_that_is_none_is_refused(order):
+    """Before anything of its size is made."""
+    with pytest.raises(ConfigError, match="device order: expected"):
+        with_device_order(chain(LISTED), order)

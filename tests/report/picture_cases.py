@@ -13,7 +13,7 @@ from tpusim.analysis.explanation import Explanation, explanation
 from tpusim.analysis.memory import MemoryProfile
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
-from tpusim.pipeline.stages import run_layers
+from tpusim.pipeline.layers import run_layers
 from tpusim.program.buffers import Buffer
 from tpusim.program.compilation import TriedTiles
 from tpusim.program.layers import Layer

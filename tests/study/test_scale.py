@@ -11,7 +11,7 @@ from tests.cli.commands import output_of
 from tests.house.source_tree import ROOT
 from tpusim import plot
 from tpusim.analysis.answers.efficiency import efficiencies
-from tpusim.analysis.answers.scaling import ScaleRow, largest_that_fit
+from tpusim.analysis.answers.scaling import Exposed, ScaleRow, largest_that_fit
 from tpusim.errors import ConfigError
 from tpusim.ir.module import Module, with_devices
 from tpusim.pipeline.modules import Builder
@@ -45,6 +45,13 @@ def row(items: float, peak_bytes: int, **given: object) -> ScaleRow:
     return ScaleRow(items=items, peak_hbm_bytes=peak_bytes, **(facts | given))  # type: ignore[arg-type]
 
 
+def shown(rows: list[ScaleRow]) -> str:
+    """Return the report on some rows, in one line."""
+    console = Console(file=io.StringIO(), width=400)
+    render_scaling(rows, largest_that_fit(rows), console)
+    return " ".join(console.file.getvalue().split())
+
+
 def test_a_function_is_called_with_each_size():
     """Throughput is the size over the time, and rises with it while the launch weighs."""
     rows = scale(doubled, {"batch": [64, 4096]}, chips=["v5e"]).rows
@@ -71,7 +78,27 @@ def test_sizes_without_a_program_are_said():
 def test_the_largest_that_fits_is_on_a_line():
     """400 bytes and 100 an item: 4 of those that were run, and 6."""
     (found,) = largest_that_fit([row(items, 400 + 100 * items) for items in (2, 4, 8)])
-    assert (found.items, found.estimate) == (4, 6)
+    assert (found.items, found.estimate, found.line) == (4, 6, (4, 8))
+
+
+def test_what_fits_is_between_what_does_and_what_does_not():
+    """300 bytes an item from 3 to 4, where 1,000 are passed: what larger runs need says nothing of it."""
+    rows = [row(2, 500), row(3, 800), row(4, 1100), row(8, 1200), row(9, 1300)]
+    (found,) = largest_that_fit(rows)
+    assert (found.items, found.line) == (3, (3, 4))
+    assert found.estimate == pytest.approx(3 + 200 / 300)
+    assert "if HBM grows evenly between 3 and 4" in shown(rows)
+
+
+@pytest.mark.parametrize(
+    ("needs", "estimate", "line"), [((100, 200, 400), 20, (4, 8)), ((1100, 1200, 1400), 0, (2, 4))]
+)
+def test_beyond_what_was_run_the_line_goes_on_as_a_guess(needs, estimate, line):
+    """50 bytes an item: from the two largest where all fits, from the two smallest where nothing does."""
+    rows = [row(items, peak) for items, peak in zip((2, 4, 8), needs, strict=True)]
+    (found,) = largest_that_fit(rows)
+    assert (found.estimate, found.line) == (estimate, line)
+    assert "a guess, as compilers choose anew" in shown(rows)
 
 
 def test_programs_with_as_many_items_are_one_point_of_the_line():
@@ -103,7 +130,7 @@ def test_variables_stand_by_size(tmp_path):
     """16 is more than 4, though the word comes first."""
     for layers in (4, 16):
         doubled(layers).save(tmp_path / f"net_l{layers}.v5e.hlo.txt")
-    found = scale(str(tmp_path / "net_l{layers}.v5e.hlo.txt")).rows
+    found = scale(tmp_path / "net_l{layers}.v5e.hlo.txt").rows
     assert [row.variables["layers"] for row in found] == [4, 16]
 
 
@@ -121,12 +148,14 @@ def test_a_variable_between_dots_may_be_a_slice(tmp_path):
     assert row.variables == {"n": 8, "slice": "v5e_2x4"}
 
 
-def summed(devices: int) -> Module:
-    """Return a program that sums four megabytes over the second half and the first half of its devices."""
+def summed(devices: int, stride: int = 1) -> Module:
+    """Return a program that sums four megabytes over either half of its devices, or over each second one."""
     builder = Builder(f"summed_{devices}.v5e.hlo.txt")
     rows = builder.dot(builder.parameter(0, "f32[1024,1024]"), builder.parameter(1, "f32[1024,1024]"))
     half = devices // 2
-    groups = (tuple(range(half)), tuple(range(half, devices)))
+    groups = tuple(tuple(range(first, devices, 2)) for first in (0, 1))
+    if stride == 1:
+        groups = (tuple(range(half)), tuple(range(half, devices)))
     return with_devices(builder.build(builder.cross_replica_sum(rows, groups)), devices)
 
 
@@ -149,6 +178,38 @@ def test_a_program_on_a_larger_slice_makes_more():
     """Two copies of a program for four devices make twice its items, at the same cost of each."""
     rows = scale(summed, {"devices": [4]}, items="devices", topologies=["v5e:2x2", "v5e:2x4"])
     assert [row.items for row in rows.rows] == [4, 8]
+
+
+def test_copies_side_by_side_have_no_efficiency():
+    """They exchange nothing, so that the collectives of a larger slice are missing."""
+    found = scale(summed, {"devices": [4]}, topologies=["v5e:2x2", "v5e:2x4"])
+    assert [row.copies for row in found.rows] == [1, 2]
+    assert found.efficiencies == (None, None)
+    assert "8 devices (v5e:2x4) run 2 copies of summed_4.v5e.hlo.txt side by side, which exchange nothing" in str(found)
+
+
+def test_a_base_whose_devices_lie_badly_is_said():
+    """Every second device of 2x4 shares its links with the others; renumbered either half has its own."""
+    found = scale(lambda devices: summed(devices, 2), {"devices": [8, 32]}, chips=["v5e"])
+    base, larger = found.rows
+    assert base.order.run_ps == scale(summed, {"devices": [8]}, chips=["v5e"]).rows[0].total_ps < base.total_ps
+    assert larger.order is None
+    assert "2x4 itself, to which rates are compared, could take" in str(found)
+    assert scale(summed, {"devices": [8, 32]}, chips=["v5e"]).rows[0].order is None
+
+
+def test_every_collective_that_grows_is_named():
+    """The one of few bytes too, which takes what a larger slice adds to its way."""
+    one = {"kind": "all-reduce", "group_size": 2, "along": ()}
+
+    def exposed(large_ps: int, small_ps: int) -> tuple[Exposed, ...]:
+        large = Exposed(name="a", payload_bytes=2**20, exposed_ps=large_ps, **one)
+        return large, Exposed(name="b", payload_bytes=512, exposed_ps=small_ps, **one)
+
+    few = row(8, 10, devices=4, total_ps=1000, exposed_ps=600, exposed=exposed(500, 100))
+    many = row(16, 10, devices=8, total_ps=1600, exposed_ps=1200, exposed=exposed(700, 500))
+    grown = efficiencies([few, many])[1].grown
+    assert [(found.here.name, found.there.name, found.more_ps) for found in grown] == [("b", "b", 400), ("a", "a", 200)]
 
 
 def test_efficiency_is_of_the_same_work_first():

@@ -48,6 +48,7 @@ def advise(
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     schedule: str = "",
+    allow_overflow: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Advice:
     """Return what would make a program faster, each finding with the time that its alternative saved when it was run.
@@ -56,7 +57,7 @@ def advise(
     """
     slice_ = parse_topology(topology) if isinstance(topology, str) else topology
     rest: dict[str, Any] = {"topology": slice_, "overrides": overrides, "schedule": schedule}
-    case = Case(simulate(program, chip, **rest, allow_overflow=True), slice_)
+    case = Case(simulate(program, chip, **rest, allow_overflow=allow_overflow), slice_)
     findings, tried = list[Finding](), dict[str, int]()
     for name, rule in RULES.items():
         if progress is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tpusim.analysis.answers.findings import Basis, Finding
 from tpusim.errors import TpusimError
@@ -85,6 +85,14 @@ class Case:
         """The computation that has the instruction of a name."""
         computations = self.module.computations if self.module else ()
         return {one.name: computation for computation in computations for one in computation}
+
+    def places(self, steps: Iterable[AnyStep]) -> dict[str, Any]:
+        """Return the names of the longest of some steps, and the first line of source, as a trial has them."""
+        longest = sorted(steps, key=lambda step: -self.share(step))
+        return {
+            "ops": tuple(step.name for step in longest[:SHOWN]),
+            "source": next((step.source for step in longest if step.source), ""),
+        }
 
     def instruction(self, step: AnyStep) -> Instruction | None:
         """Return the instruction of a step, None of a lowered program."""

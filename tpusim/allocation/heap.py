@@ -1,23 +1,27 @@
-"""Where buffers lie in a memory: two heaps, one filled in the order of the schedule, one with the largest blocks first.
+"""Where buffers lie in a memory: a heap in the order of the schedule, and two that look at the program as a whole.
 
 The first is that of HBM: each block goes, when it is first needed, into the lowest hole that it fits in, without
 looking ahead. That is what the TPU compiler's own buffer assignments show (``--xla_dump_to``): their heaps are met to
-the byte. The second is XLA's GlobalDecreasingSizeBestFitHeap (xla/service/heap_simulator), for memories that the
-compiler plans as a whole.
+the byte. The others are XLA's GlobalDecreasingSizeBestFitHeap (xla/service/heap_simulator), with the largest or the
+longest-lived blocks first. The largest come first in memories that the compiler plans as a whole, and in HBM where the
+first heap does not fit: so do the buffer assignments of libtpu 0.0.52, met to the byte as well. XLA's BufferAssigner
+takes the lower of the two (xla/service/buffer_assignment.cc).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain
+from operator import add
 from typing import NamedTuple
 
 import msgspec
 
 from tpusim.hardware.units import HBM, MemorySpace
+from tpusim.program.buffers import peak_bytes
 
 Interval = tuple[int, int]
 """First and last position, inclusive; of memory: begin and end, exclusive."""
@@ -76,9 +80,37 @@ def _unite(bounds: Bounds, begin: int, end: int) -> None:
     bounds[first:last] = (begin, end)[first % 2 : 2 - last % 2]
 
 
+def place_to_fit(blocks: Sequence[Block], alignment_bytes: int, room_bytes: Callable[[], int]) -> list[int]:
+    """Return the offset of every block: as first needed, or, if that takes more than there is room, the lowest heap.
+
+    What there is room for is asked only where holes make the heap higher than the blocks that are alive together.
+    """
+    sizes = [aligned(block.n_bytes, alignment_bytes) for block in blocks]
+
+    def height(offsets: list[int]) -> int:
+        return max(map(add, offsets, sizes), default=0)
+
+    offsets = place_in_order(blocks, alignment_bytes)
+    least_bytes = peak_bytes((block.first, block.last, size) for block, size in zip(blocks, sizes, strict=True))
+    if height(offsets) == least_bytes or height(offsets) <= room_bytes():
+        return offsets
+    others = (place(blocks, alignment_bytes) for place in (place_largest_first, place_longest_first))
+    return min((offsets, *others), key=height)
+
+
 def place_largest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
     """Return the offset of every block if the largest choose first, each the smallest hole during its whole life."""
     order = sorted(range(len(blocks)), key=lambda i: (-blocks[i].n_bytes, blocks[i].first - blocks[i].last, i))
+    return _place_best_fit(blocks, order, alignment_bytes)
+
+
+def place_longest_first(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
+    """Return the offset of every block if those choose first that live longest, of equals the largest."""
+    order = sorted(range(len(blocks)), key=lambda i: (blocks[i].first - blocks[i].last, -blocks[i].n_bytes, i))
+    return _place_best_fit(blocks, order, alignment_bytes)
+
+
+def _place_best_fit(blocks: Sequence[Block], order: Iterable[int], alignment_bytes: int) -> list[int]:
     offsets = [0] * len(blocks)
     taken = _Taken({part.first for block in blocks for part in (block, *(piece for _, piece in block.pieces))})
     for number in order:

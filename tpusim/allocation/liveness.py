@@ -7,7 +7,8 @@ those that a loop carries, are joined to one buffer.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -64,6 +65,21 @@ def table_size(shape: TupleShape, granule_bytes: int) -> int:
     return aligned(TABLE_ENTRY_BYTES * len(shape.elements), granule_bytes)
 
 
+# Shapes repeat thousands of times, and know their hash.
+@lru_cache(maxsize=1 << 14)
+def _room_of(shape: Shape, granule_bytes: int) -> tuple[int, MemorySpace]:
+    """Return the bytes of an array, or of a tuple's table, and the memory that it lies in."""
+    size = table_size(shape, granule_bytes) if isinstance(shape, TupleShape) else physical_bytes(shape)
+    return size, space_of(shape)
+
+
+@cache
+def _long_form(opcode: str) -> str:
+    """Return the opcode that the short form of an asynchronous operation stands for; else the same."""
+    short = async_parts(opcode)
+    return f"async-{short[1]}" if short else opcode
+
+
 class _Visited(NamedTuple):
     """A visit to a computation: where its arguments and result lay, the numbers of the values and scratch it made."""
 
@@ -90,6 +106,8 @@ class Liveness:
         self.module = module
         self.granule_bytes = granule_bytes
         self.schedule: list[str] = []
+        # The position of the instruction under way.
+        self.now = 0
         self.values: list[Value] = []
         # Every visit to a computation, in the order in which they begin.
         self.frames: list[Frame] = []
@@ -106,11 +124,6 @@ class Liveness:
             self.values[number].is_result = True
         self._end_what_is_joined()
         self._join_aliases(result)
-
-    @property
-    def now(self) -> int:
-        """The position of the instruction under way."""
-        return len(self.schedule)
 
     def _end_what_is_joined(self) -> None:
         """Let values that are joined end where the joined one begins: from there on their memory is its."""
@@ -141,14 +154,18 @@ class Liveness:
         frame, begin, scratch_begin = Frame(self, computation, arguments), len(self.values), len(self.scratch)
         self.frames.append(frame)
         for instruction in computation.instructions:
-            yield from frame.visit(instruction)
+            before, make = len(self.values), MAKE.get(_long_form(instruction.opcode))
+            made = make(frame, instruction) if make else None
+            if made is not None and not isinstance(made, list):
+                made = yield from made
+            frame.note(instruction, made, before)
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
         result = frame.values[computation.root_name]
         # One past its end, where the caller takes the result over.
         self.keep(result, self.now)
-        made, scratch = range(begin, len(self.values)), range(scratch_begin, len(self.scratch))
-        self._visits[kind] = _Visited(arguments or (), result, made, scratch)
+        own, scratch = range(begin, len(self.values)), range(scratch_begin, len(self.scratch))
+        self._visits[kind] = _Visited(arguments or (), result, own, scratch)
         return result
 
     def _run_again(self, root: Instruction, visited: _Visited, arguments: Sequence[Nodes]) -> Nodes:
@@ -171,7 +188,7 @@ class Liveness:
             if part and part not in handed_on:
                 result[number] = self.value(root, shape)
                 self.join(argument_at.get(self.buffer(*part), ()), result[number])
-        self.schedule.append(root.name)
+        self.end(root)
         self.keep(result, self.now)
         return result
 
@@ -188,20 +205,27 @@ class Liveness:
             in_use.setdefault(value.space, []).append((value.first, value.last, n_bytes))
         return {space: peak_bytes(stretches) for space, stretches in in_use.items()}
 
+    def end(self, instruction: Instruction) -> None:
+        """End the instruction under way."""
+        self.schedule.append(instruction.name)
+        self.now += 1
+
     def new(self, instruction: Instruction, shape: Shape) -> Nodes:
         """Return a fresh value for every part of ``shape``, alive from the instruction under way."""
-        return [self.value(instruction, part) for part in nodes(shape)]
+        # Nearly all shapes are arrays.
+        parts = (shape,) if isinstance(shape, ArrayShape) else nodes(shape)
+        return [self.value(instruction, part) for part in parts]
 
     def value(self, instruction: Instruction, shape: Shape) -> Node:
         """Return one fresh value."""
-        granule = self.granule_bytes
-        size = table_size(shape, granule) if isinstance(shape, TupleShape) else physical_bytes(shape)
-        return self._add(Value(instruction, shape, size, space_of(shape), self.now, self.now, instruction))
+        n_bytes, space = _room_of(shape, self.granule_bytes)
+        return self._add(Value(instruction, shape, n_bytes, space, self.now, self.now, instruction))
 
     def _add(self, value: Value) -> Node:
-        self._joined.append(len(self.values))
+        number = len(self.values)
+        self._joined.append(number)
         self.values.append(value)
-        return (len(self.values) - 1,)
+        return (number,)
 
     def phi(self, instruction: Instruction, shape: Shape) -> Nodes:
         """Return fresh values that stand for others, for every part of ``shape``."""
@@ -265,26 +289,25 @@ class Frame:
         self.arguments = arguments
         self.values: dict[str, Nodes] = {}
 
-    def visit(self, instruction: Instruction) -> Generator[Visit, Nodes, None]:
-        """Note what an instruction uses, what it makes, and what it needs while it runs; yield the visits it makes."""
-        short = async_parts(instruction.opcode)
-        known = len(self.liveness.values)
-        make = MAKE.get(f"async-{short[1]}" if short else instruction.opcode)
-        made = make(self, instruction) if make else None
-        if made is not None and not isinstance(made, list):
-            made = yield from made
+    def note(self, instruction: Instruction, made: Nodes | None, before: int) -> None:
+        """Note what an instruction uses, what it has ``made`` (None: new values), and what it needs while it runs.
+
+        ``before`` is how many values there were before it.
+        """
+        liveness, attributes = self.liveness, instruction.attributes
         # A view is no use: only a read through it keeps the buffer alive.
         if instruction.opcode not in FORWARDS_BUFFERS:
             for name in instruction.operands:
-                self.liveness.keep(self.values[name], self.liveness.now)
+                liveness.keep(self.values[name], liveness.now)
         self.values[instruction.name] = self.made(instruction) if made is None else made
-        if "metadata" not in instruction.attributes and (short or instruction.opcode in COPIES):
-            self._name_origin(instruction, known)
-        scoped = instruction.backend_config.scoped_vmem_bytes
+        is_copy = instruction.opcode in COPIES or async_parts(instruction.opcode)
+        if is_copy and "metadata" not in attributes and before < len(liveness.values):
+            self._name_origin(instruction, before)
+        scoped = instruction.backend_config.scoped_vmem_bytes if "backend_config" in attributes else 0
         if scoped:
-            now = self.liveness.now
-            self.liveness.scratch.append(Value(instruction, instruction.shape, scoped, VMEM, now, now, instruction))
-        self.liveness.schedule.append(instruction.name)
+            now = liveness.now
+            liveness.scratch.append(Value(instruction, instruction.shape, scoped, VMEM, now, now, instruction))
+        liveness.end(instruction)
 
     def _name_origin(self, instruction: Instruction, known: int) -> None:
         """Give the values from number ``known`` on, which a copy made, the origin of what it copies."""
@@ -295,9 +318,9 @@ class Frame:
     def made(self, instruction: Instruction) -> Nodes:
         """Return new values, in the place of an operand where they are written over it."""
         made = self.liveness.new(instruction, instruction.shape)
-        results = _arrays(made, instruction.shape)
         updated = in_place_operands(self.module, instruction)
         stated = stated_operands(self.computation, instruction)
+        results = _arrays(made, instruction.shape) if updated or stated else []
         for index, (operand, leaf) in (stated | {index: (operand, 0) for index, operand in updated.items()}).items():
             name = instruction.operands[operand]
             sources = _arrays(self.values[name], self.computation[name].shape)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
 
-from tpusim.allocation.heap import Block, Interval, aligned, alignment_bytes, place_in_order, place_largest_first
+from tpusim.allocation.heap import Block, Interval, aligned, alignment_bytes, place_largest_first, place_to_fit
 from tpusim.allocation.liveness import Liveness, Value
 from tpusim.hardware.units import HBM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
@@ -51,6 +51,15 @@ class Place(msgspec.Struct, eq=False):
         return Block(self.n_bytes, self.intervals[0][0], self.intervals[-1][1], pieces)
 
     @property
+    def lives(self) -> tuple[Interval, ...]:
+        """When it holds something: what is no temporary is there from its first value to its last."""
+        return (
+            self.intervals
+            if self.kind in ("temporary", "scratch")
+            else ((self.intervals[0][0], self.intervals[-1][1]),)
+        )
+
+    @property
     def is_table(self) -> bool:
         """Whether it holds a tuple's table of addresses."""
         return isinstance(self.values[0].shape, TupleShape) and self.kind != "scratch"
@@ -64,12 +73,16 @@ class Place(msgspec.Struct, eq=False):
 
 def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
     """Return the place that values share, as large as the largest of them."""
-    intervals = united([(value.first, value.last) for value in values])
-    size = max([value.n_bytes for value in values])
+    first = values[0]
+    is_result, size = first.is_result, first.n_bytes
+    intervals: tuple[Interval, ...] = ((first.first, first.last),)
+    # Most places have one value.
+    if len(values) > 1:
+        is_result, size = any(value.is_result for value in values), max(value.n_bytes for value in values)
+        intervals = united([(value.first, value.last) for value in values])
     # A parameter of a called computation is its caller's value, so that one here is the program's.
-    made: BufferKind = "output" if any(value.is_result for value in values) else "temporary"
-    kind = kind or _KINDS.get(values[0].instruction.opcode, made)
-    return Place(values, kind, size, values[0].space, intervals)
+    kind = kind or _KINDS.get(first.instruction.opcode, "output" if is_result else "temporary")
+    return Place(values, kind, size, first.space, intervals)
 
 
 def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -132,7 +145,8 @@ def reuse_output_memory(places: Sequence[Place], order: Mapping[int, int]) -> No
 
 def _is_reusable(place: Place) -> bool:
     """Return whether a place is the program's to write: an output's, or an argument's that an output overwrites."""
-    return any(value.is_result and value.instruction.opcode not in _KINDS for value in place.values)
+    # Temporaries, which most are, are no results.
+    return place.kind != "temporary" and any(v.is_result and v.instruction.opcode not in _KINDS for v in place.values)
 
 
 def _home(place: Place, reusable: Sequence[Place]) -> Place | None:
@@ -152,17 +166,20 @@ def overlaps_any(interval: Interval, taken: Sequence[Interval]) -> bool:
     return (before >= 0 and taken[before][1] >= first) or (before + 1 < len(taken) and taken[before + 1][0] <= last)
 
 
-def fill_heap(places: Iterable[Place], space: MemorySpace) -> int:
-    """Give every place that needs one its offset in the heap of a memory, and return the size of the heap."""
+def fill_heap(places: Iterable[Place], space: MemorySpace, room_bytes: Callable[[], int] | None = None) -> int:
+    """Give every place that needs one its offset in the heap of a memory, and return the size of the heap.
+
+    A memory is planned as a whole, with the largest places first, unless the heap only has to fit where there is room.
+    """
     members = [place for place in places if place.space == space and place.needs_heap]
-    place_blocks = place_in_order if space == HBM else place_largest_first
-    offsets = place_blocks([place.block for place in members], alignment_bytes(space))
+    blocks, unit = [place.block for place in members], alignment_bytes(space)
+    offsets = place_to_fit(blocks, unit, room_bytes) if room_bytes else place_largest_first(blocks, unit)
     for place, offset in zip(members, offsets, strict=True):
         place.offset_bytes = offset
         for within, piece in place.pieces:
             piece.offset_bytes = offset + within
     ends = (place.n_bytes + offset for place, offset in zip(members, offsets, strict=True))
-    return aligned(max(ends, default=0), alignment_bytes(space))
+    return aligned(max(ends, default=0), unit)
 
 
 def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
@@ -210,13 +227,10 @@ def _computations(module: Module) -> Iterator[Computation]:
 
 
 def _called(computation: Computation) -> Iterator[str]:
-    return (name for instruction in computation.instructions for name in _callees(instruction))
-
-
-def _callees(instruction: Instruction) -> Iterator[str]:
-    for attribute in _CALLEES if instruction.opcode in CONTROL_FLOW else ():
-        named = instruction.attributes.get(attribute, ())
-        yield from (named,) if isinstance(named, str) else named
+    for instruction in computation.instructions if computation.opcodes & CONTROL_FLOW else ():
+        for attribute in _CALLEES if instruction.opcode in CONTROL_FLOW else ():
+            named = instruction.attributes.get(attribute, ())
+            yield from (named,) if isinstance(named, str) else named
 
 
 def post_order(computation: Computation) -> Iterator[Instruction]:
@@ -226,12 +240,11 @@ def post_order(computation: Computation) -> Iterator[Instruction]:
         waiting = [end] if end.name not in computation.used else []
         while waiting:
             instruction = waiting[-1]
-            fresh = [name for name in instruction.operands if name not in seen]
-            if fresh and instruction.name not in seen:
+            if instruction.name in seen:
+                waiting.pop()
+            elif fresh := [name for name in instruction.operands if name not in seen]:
                 # The first operand is to be walked first, so it goes on top.
-                waiting += [computation[name] for name in reversed(fresh)]
-                continue
-            waiting.pop()
-            if instruction.name not in seen:
+                waiting += [computation.by_name[name] for name in reversed(fresh)]
+            else:
                 seen.add(instruction.name)
-                yield instruction
+                yield waiting.pop()

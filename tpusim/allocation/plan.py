@@ -7,6 +7,8 @@ remains is placed in one heap per memory space.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -45,37 +47,58 @@ class BufferPlan(msgspec.Struct, frozen=True):
 
 
 def plan_buffers(
-    module: Module, granule_bytes: int, frames: SourceFrames, *, with_addresses: bool = False
+    module: Module,
+    granule_bytes: int,
+    frames: SourceFrames,
+    *,
+    room_bytes: Callable[[], int],
+    with_addresses: bool = False,
 ) -> BufferPlan:
     """Return the buffers of a scheduled module, those of called computations included.
 
     ``granule_bytes`` is what tables of tuples are rounded up to; ``frames`` say where in the source they come from.
+    ``room_bytes`` says what arguments and outputs leave of the HBM: asked only where places could be chosen to fit.
     """
     liveness = Liveness(module, granule_bytes)
-    shared = [place_of(values) for values in liveness.buffers() if any(value.n_bytes for value in values)]
-    tables = [place for place in shared if place.is_table and place.kind == "temporary"]
-    places = [place for place in shared if not place.is_table]
-    places += [place_of((value,), "scratch") for value in liveness.scratch]
+    places, tables = _places(liveness)
     reuse_output_memory(places, module_order(module))
-    heap_bytes = fill_heap(places, HBM)
+    table_bytes = len(tables) * alignment_bytes(HBM)
+    beside = table_bytes + sum(p.n_bytes for p in places if p.kind == "constant" and p.space == HBM)
+    heap_bytes = fill_heap(places, HBM, lambda: room_bytes() - beside)
     of_tables: list[Buffer] = []
     if tables:
         # At the end of the heap: their memory is never shared.
-        n_bytes, last = len(tables) * alignment_bytes(HBM), len(liveness.schedule)
-        made = Buffer(name=TABLES, n_bytes=n_bytes, space=HBM, kind="temporary", first=0, last=last)
+        made = Buffer(
+            name=TABLES, n_bytes=table_bytes, space=HBM, kind="temporary", first=0, last=len(liveness.schedule)
+        )
         of_tables.append(replace(made, opcode="tuple", offset_bytes=heap_bytes))
-        heap_bytes += n_bytes
+        heap_bytes += table_bytes
     temp_bytes = counted_temp_bytes(heap_bytes, [*places, *tables], liveness)
     addresses = _addresses(liveness, places, heap_bytes) if with_addresses else {}
-    sizes = (*(_sized(place, *life) for place in places for life in place.intervals), *of_tables)
+    sizes = (*(_sized(place, *life) for place in places for life in place.lives), *of_tables)
 
     def make() -> tuple[Buffer, ...]:
         lay_side_by_side(places)
         for space in {place.space for place in places} - {HBM}:
             fill_heap(places, space)
-        return (*(_named(place, *life, frames) for place in places for life in place.intervals), *of_tables)
+        return (*(_named(place, *life, frames) for place in places for life in place.lives), *of_tables)
 
     return BufferPlan(tuple(liveness.schedule), PlannedBuffers(sizes, make), temp_bytes, addresses)
+
+
+def _places(liveness: Liveness) -> tuple[list[Place], list[Place]]:
+    """Return the places of all that needs memory, and apart from them those of the tuples' tables between."""
+    places: list[Place] = []
+    tables: list[Place] = []
+    for values in liveness.buffers():
+        if sum([value.n_bytes for value in values]):
+            place = place_of(values)
+            if not place.is_table:
+                places.append(place)
+            elif place.kind == "temporary":
+                tables.append(place)
+    places += [place_of((value,), "scratch") for value in liveness.scratch]
+    return places, tables
 
 
 def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict[str, tuple[int | None, ...]]:

@@ -85,3 +85,9 @@ def compiler_clock_hz(provenance: Provenance | None, chip: Chip) -> float:
     """Return the clock that the compiler's estimates of cycles count in, 0 if they say nothing of this chip."""
     # Not the chip's own, which may have been replaced.
     return load_chip(chip.name).clock_hz if provenance and provenance.is_for(chip.name) else 0.0
+
+
+def compiler_us(cycles: int, clock_hz: float) -> float | None:
+    """Return the compiler's estimate in microseconds, or None if it made none for this chip."""
+    # No cycles mean no estimate: none takes no time. No clock means that they are of another chip.
+    return cycles / clock_hz * 1e6 if cycles and clock_hz else None

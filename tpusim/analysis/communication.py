@@ -10,6 +10,7 @@ import msgspec
 from tpusim.hardware.torus import Torus
 from tpusim.hardware.units import HOST, ICI, UNITS
 from tpusim.timeline.records import CORE, ICI_LATENCY, LATE, WAITING_FOR, LinkUse, PodRun, Record, Timeline
+from tpusim.units import PS_PER_SECOND
 
 _COMMUNICATION_WAITS = ("waiting for a collective", "waiting for a channel", "waiting for a recv", LATE)
 _COMMUNICATION_BOUNDS = (UNITS[ICI].bound, ICI_LATENCY)
@@ -159,7 +160,7 @@ def _collective(name: str, records: list[Record]) -> CollectiveUse:
     first, count = records[0], sum(record.count for record in records)
     time_ps = sum(record.total_ps for record in records)
     met_ps = sum(map(together_ps, records))
-    rate = first.payload_bytes * count / max(1, met_ps) * 1e12
+    rate = first.payload_bytes * count / max(1, met_ps) * PS_PER_SECOND
     return CollectiveUse(
         name=name,
         opcode=first.category or first.opcode,

@@ -43,6 +43,7 @@ class MemoryFigures(msgspec.Struct, frozen=True, kw_only=True):
     argument_bytes: int = 0
     output_bytes: int = 0
     temp_bytes: int = 0
+    heap_bytes: int = 0
     peak_hbm_bytes: int = 0
     peak_vmem_bytes: int = 0
 

@@ -64,6 +64,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     ``stages`` are what a tile does one after another: of each the unit that takes longest, and its cycles. ``alone_ps``
     is the kernel's time by itself, ``in_run_ps`` what its ``count`` executions took in the program. ``array_share`` is
     how much of the arrays' multipliers has something to do while rows stream, 0 without a product.
+    ``stated_flops`` are those that one written by hand states, of which ``flops`` leave out those of skipped blocks.
     ``compiled`` is who compiled the program if that is worth saying. Where that was tpusim, ``apart`` are kernels that
     it reads by name, each with the rule by which it does not make that itself, ``apart_users`` those that read it so.
     ``tried`` are the ways to cut it, the fastest first. ``body`` is what is inside of one that was written by hand,
@@ -91,6 +92,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     basis: str
     vmem_bytes: float
     floor_ps: int
+    stated_flops: float
     kinds: tuple[Kind, ...]
     compiler_cycles: int
     compiler_clock_hz: float
@@ -126,6 +128,7 @@ def explanation(
     *,
     stages: Sequence[tuple[str, float]],
     floor_ps: int = 0,
+    stated_flops: float = 0.0,
     kinds: Sequence[Kind] = (),
     provenance: Provenance | None = None,
     body: Body | None = None,
@@ -152,6 +155,7 @@ def explanation(
         overhead_cycles=overhead_cycles,
         operands=tuple(_operands(kernel, shapes)),
         floor_ps=floor_ps,
+        stated_flops=stated_flops,
         kinds=tuple(sorted(kinds, key=lambda kind: -kind.tiles * max(kind.cycles, kind.waited_cycles))),
         # The multiply-adds that the program asked for, of those that streaming rows pass by.
         array_share=kernel.product_flops / 2 / passed if passed else 0.0,

@@ -23,15 +23,22 @@ class MemoryUse(msgspec.Struct, frozen=True, gc=False):
 
     ``temp_bytes`` are HBM temporaries as XLA's ``memory_analysis`` counts them: their heap, and once more what of it is
     unused where it is fullest. libtpu 0.0.41 to 0.0.45 do so; 0.0.52 counts the heap alone, and lets fewer temporaries
-    into the memory of outputs. ``heap_bytes`` is the heap itself; the peak has it.
+    into the memory of outputs. ``heap_bytes`` is the heap itself, with its holes. The peak is that of arguments,
+    outputs but for the ``alias_bytes`` of them that are written over arguments, constants and the heap.
     """
 
     argument_bytes: int
     output_bytes: int
+    alias_bytes: int
     temp_bytes: int
     heap_bytes: int
     peak_hbm_bytes: int
     peak_vmem_bytes: int
+
+    @property
+    def constant_bytes(self) -> int:
+        """Constants in HBM."""
+        return self.peak_hbm_bytes - self.heap_bytes - (self.argument_bytes + self.output_bytes - self.alias_bytes)
 
 
 class MemoryProfile(msgspec.Struct, frozen=True):
@@ -105,6 +112,7 @@ def memory_use(program: Program) -> MemoryUse:
     return MemoryUse(
         argument_bytes=program.argument_bytes,
         output_bytes=program.output_bytes,
+        alias_bytes=program.alias_bytes,
         temp_bytes=program.temp_bytes if program.schedule else heap,
         heap_bytes=heap,
         peak_hbm_bytes=_held_bytes(program) + heap,
@@ -174,7 +182,6 @@ class MemoryReport(msgspec.Struct, frozen=True):
     chip: str
     use: MemoryUse
     spaces: tuple[SpaceUse, ...]
-    alias_bytes: int
     provenance: Provenance | None = None
     """What made the program."""
 
@@ -206,4 +213,4 @@ def memory_report(program: Program, chip: Chip) -> MemoryReport:
     spaces = (
         SpaceUse(p, capacities[p.space], needed.get(p.space, p.peak_bytes), reserved.get(p.space, 0)) for p in profiles
     )
-    return MemoryReport(program.name, chip.name, use, tuple(spaces), program.alias_bytes, program.provenance)
+    return MemoryReport(program.name, chip.name, use, tuple(spaces), program.provenance)

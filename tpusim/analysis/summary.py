@@ -17,6 +17,7 @@ from tpusim.hardware.units import HBM, VMEM
 from tpusim.program.module import Estimate, Program
 from tpusim.program.provenance import Provenance
 from tpusim.timeline.records import Timeline
+from tpusim.units import PS_PER_SECOND, ps_to_us
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     devices_run: int = 1
     schedule: str = "given"
 
+    @property
+    def time_us(self) -> float:
+        """The time in microseconds, as JSON has it."""
+        return ps_to_us(self.total_ps)
+
 
 def summarise(
     program: Program, chip: Chip, timeline: Timeline, devices_run: int = 1, schedule: str = "given"
@@ -88,8 +94,8 @@ def summarise(
         utilisation=busy,
         roofline=bound,
         # Always against bf16: with one denominator runs of different types can be compared.
-        flops_utilisation=busy.flops / peak * 1e12 / total_ps,
-        model_flops_utilisation=busy.model_flops / peak * 1e12 / total_ps,
+        flops_utilisation=busy.flops / peak * PS_PER_SECOND / total_ps,
+        model_flops_utilisation=busy.model_flops / peak * PS_PER_SECOND / total_ps,
         hbm_utilisation=bound.roofs_ps[HBM] / total_ps,
         energy=run_energy(ops, chip, timeline.total_ps),
         counts=action_counts(busy, chip),

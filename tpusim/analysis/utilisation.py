@@ -48,8 +48,8 @@ class OpActivity(msgspec.Struct, frozen=True, kw_only=True):
 class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
     """How busy units and memories were over the whole run, as shares of its time between 0 and 1, and what they did.
 
-    ``model_flops`` are those of the ``flops`` that compute nothing again: kernels whose result JAX or XLA has named so
-    are left out.
+    ``flops`` are all that is done, ``model_flops`` those that compute nothing again and that were asked for: kernels
+    whose result JAX or XLA has named so are left out, and what a hand-written kernel does beyond what it states.
     """
 
     total_ps: int
@@ -93,19 +93,20 @@ def op_activities(timeline: Timeline) -> list[OpActivity]:
 
 def utilisation(timeline: Timeline) -> Utilisation:
     """Return how busy the machine was and what the core's time went to."""
+    records = timeline.records
     # Only the rows of the core add up to the time of the run; others overlap it.
-    bound = totals((r for r in timeline.records if r.row == CORE), lambda record: record.bounds_ps)
+    bound = totals((r for r in records if r.row == CORE), lambda record: record.bounds_ps)
     total_ps = max(1, timeline.total_ps)
     return Utilisation(
         total_ps=timeline.total_ps,
-        kernels=sum(r.count for r in timeline.records if r.is_kernel),
-        busy={unit: unit_ps / total_ps for unit, unit_ps in sorted(busy_ps(timeline.records).items())},
+        kernels=sum(r.count for r in records if r.is_kernel),
+        busy={unit: unit_ps / total_ps for unit, unit_ps in sorted(busy_ps(records).items())},
         bound_ps=dict(Counter(bound).most_common()),
         bound_by=max(bound, key=lambda name: bound[name], default=""),
-        flops=sum(r.flops * r.count for r in timeline.records),
-        model_flops=sum(r.flops * r.count for r in timeline.records if not is_recomputed(r.name, r.op_name)),
-        hbm_bytes=sum(r.hbm_bytes * r.count for r in timeline.records),
-        activity=activity_of(timeline.records),
+        flops=sum(max(r.flops, r.product_flops) * r.count for r in records),
+        model_flops=sum(r.flops * r.count for r in records if not (r.flops and is_recomputed(r.name, r.op_name))),
+        hbm_bytes=sum(r.hbm_bytes * r.count for r in records),
+        activity=activity_of(records),
     )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import MACHINE, OVERFLOW, RUN, TRIPS, WARM, command, json_option, machine, option
+from tpusim.cli.options import MACHINE, OVERFLOW, PROGRAM, RUN, TRIPS, WARM, command, json_option, machine, option
 from tpusim.cli.output import answer, console, write_json
 
 _PATH = """\
 What the end of a run waits for, back to its start, through kernels, copies, collectives and other devices; how much
 later each op may start without moving the end (one execution of it, all else lasting as long as it did); and what ran
 behind what."""
-
 
 _EXPLAIN = """\
 Why an op takes as long as it does, whatever it is: a kernel (its tiles, units, memories, padding), a collective (its
@@ -23,11 +22,12 @@ Without --op: the three ops to which the end of the run owes most."""
 @command(
     "explain",
     "say why an op takes as long as it does",
-    option("program", metavar="PROGRAM", help="HLO text, or a lowered program"),
+    PROGRAM,
     option(
         "--op", metavar="NAME", help="an instruction, as `tpusim run` names it (default: the three that matter most)"
     ),
     *MACHINE,
+    OVERFLOW,
     json_option("print one JSON object instead of text"),
     description=_EXPLAIN,
 )
@@ -37,11 +37,12 @@ def explain(options: Namespace) -> None:
     from tpusim.report.json.answers import explained_page, longest_page
     from tpusim.report.terminal.answers.explain import render_explained
 
+    rest = {**machine(options), "allow_overflow": options.allow_overflow}
     if options.op:
-        found = explain(options.program, options.op, options.chip, **machine(options))
+        found = explain(options.program, options.op, options.chip, **rest)
         answer(options, explained_page, render_explained, found)
         return
-    longest = explain_longest(options.program, options.chip, **machine(options))
+    longest = explain_longest(options.program, options.chip, **rest)
     if options.json:
         write_json(longest_page(longest))
         return
@@ -90,8 +91,9 @@ program's steps or in its module, and run: a saving is the difference of two sim
 @command(
     "advise",
     "what would make a program faster, each change tried by simulation",
-    option("program", metavar="PROGRAM", help="HLO text, or a lowered program"),
+    PROGRAM,
     *MACHINE,
+    OVERFLOW,
     json_option(),
     option("--quiet", action="store_true", help="no progress line"),
     description=_ADVISE,
@@ -108,7 +110,13 @@ def advise(options: Namespace) -> None:
     names = list(RULES)
     progress = None if options.quiet else lambda name: line(names.index(name) + 1, len(names))
     try:
-        found = advise(options.program, options.chip, **machine(options), progress=progress)
+        found = advise(
+            options.program,
+            options.chip,
+            **machine(options),
+            allow_overflow=options.allow_overflow,
+            progress=progress,
+        )
     finally:
         line.close()
     answer(options, advice_page, render_advice, found)

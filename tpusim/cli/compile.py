@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import CHIP, command, json_option, option, overrides
+from tpusim.cli.options import CHIP, HLO, command, json_option, option, overrides
 from tpusim.cli.output import answer, write
 from tpusim.errors import ConfigError
 
@@ -28,7 +28,7 @@ examples:
 @command(
     "compile",
     "compile what a front end makes for a chip, without the TPU compiler",
-    option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto"),
+    HLO,
     CHIP,
     option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip"),
     option("--stop-after", metavar="PASS", default="", help="give what this pass made (see above)"),

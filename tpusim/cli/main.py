@@ -82,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser_of(given).parse_args(given)
         _allow(getattr(options, "plugin", ()))
+        _place(options)
         options.run(options)
         # Here and not at exit, so that a full disk or a closed pipe meets the clauses below.
         sys.stdout.flush()
@@ -102,6 +103,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         return _refuse(_report_of(error), EXIT_FAULT)
     return 0
+
+
+def _place(options: argparse.Namespace) -> None:
+    """Put the program on the devices that the command line names, if it names any."""
+    if getattr(options, "device_order", None):
+        from tpusim.pipeline.device_order import with_device_order
+
+        options.program = with_device_order(options.program, options.device_order, options.topology or "")
 
 
 def _refuse(message: str, code: int) -> int:

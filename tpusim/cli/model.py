@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from tpusim.cli.options import LOWERING, command, json_option, number, option
+from tpusim.cli.options import HLO, LOWERING, command, json_option, number, option
 from tpusim.cli.output import answer, console
 from tpusim.errors import ConfigError
 
@@ -28,7 +28,7 @@ _COMPARISONS = {
 @command(
     "lower",
     "write a program as the machine's steps, to read, edit and run",
-    option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto"),
+    HLO,
     option("-o", "--output", metavar="FILE", help="a .json file (default: standard output)"),
     *LOWERING,
 )
@@ -135,7 +135,7 @@ def _power(options: Namespace, line: Any) -> None:
     "fit what nobody published about a chip to measured times",
     option("index", metavar="INDEX.csv", nargs="+", help="programs with their times"),
     option("--fits", metavar="FILE", help="what to fit (default: configs/fits.toml)"),
-    option("--folds", metavar="N", type=number, default=5, help="for cross-validation (default 5)"),
+    option("--folds", metavar="N", type=number, default=5, help="for cross-validation (default: 5)"),
     option("--write", metavar="FOLDER", help="write the values into the chip files of this folder"),
     _OUTSIDE,
 )

@@ -29,10 +29,11 @@ class Command:
 
     def add_to(self, commands: Any, *, with_options: bool = True) -> None:
         """Add the command to argparse's subparsers; without its options only its name and its help are known."""
+        description = self.description or f"{self.help[0].upper()}{self.help[1:]}."
         # Only texts of several lines are laid out already; argparse wraps the others.
-        raw = "\n" in f"{self.description}{self.epilog}"
+        raw = "\n" in f"{description}{self.epilog}"
         form = argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter
-        texts = {"help": self.help, "description": self.description, "epilog": self.epilog}
+        texts = {"help": self.help, "description": description, "epilog": self.epilog}
         parser = commands.add_parser(self.name, formatter_class=form, **texts)
         for add in self.options if with_options else ():
             add(parser)
@@ -45,8 +46,28 @@ def command(name: str, help_text: str, *options: Option, **texts: str) -> Callab
 
 
 def option(*flags: str, **settings: Any) -> Option:
-    """Return an option, or an argument without a flag, as ``add_argument`` of argparse takes it."""
+    """Return an option, or an argument without a flag, as ``add_argument`` of argparse takes it.
+
+    One that has a single value is refused the second time.
+    """
+    if flags[0].startswith("-") and "action" not in settings:
+        settings["action"] = _Once
     return lambda parser: parser.add_argument(*flags, **settings)
+
+
+class _Once(argparse.Action):
+    """Keeps a value; argparse by itself would keep the last of several, and say nothing."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        before = getattr(namespace, self.dest, self.default)
+        if before != self.default:
+            raise argparse.ArgumentError(self, f"expected once, found it twice, with {before!r} and {values!r}")
+        setattr(namespace, self.dest, values)
+
+
+def listed(flag: str, help_text: str, metavar: str) -> Option:
+    """Return an option whose values are listed with commas, or each with the flag."""
+    return option(flag, metavar=metavar, type=lambda text: text.split(","), action="extend", default=[], help=help_text)
 
 
 def group(title: str, description: str, options: Iterable[Option]) -> Option:
@@ -64,8 +85,7 @@ def number(text: str) -> int:
     """Return a whole number from 0; argparse reports anything else."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"expected a whole number from 0, found {text!r}")
-    # A number that Python refuses to read is wrong usage as well.
-    found = int(text)
+    found = COUNT.number(text)
     if fault := COUNT.fault(found):
         raise argparse.ArgumentTypeError(fault)
     return found
@@ -96,10 +116,14 @@ def json_option(help_text: str = "print one JSON object instead of tables") -> O
 
 
 PROGRAM = option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto, or a lowered program (*.json)")
+HLO = option("program", metavar="PROGRAM", help="HLO text, StableHLO or HloProto")
 CHIP = option("--chip", metavar="C", help="a chip's name or TOML file (default: from PROGRAM's name or .json)")
+CHIPS = option("--chip", metavar="C,C", help="chips' names or TOML files (default: from PROGRAM's name or .json)")
 TOPOLOGY = option("--topology", metavar="T", help="the slice that the program runs on, as in v5e:2x4")
+CHIPS = listed("--chip", "chips to run on (default: from PROGRAM's name or .json)", "C,C")
+TOPOLOGIES = listed("--topology", "slices to run on, as in v5e:2x4", "T,T")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
-TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="for loops that do not tell")
+TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="of loops that tell none (default: 1)")
 # Written out, so that --help need not load the rooms; a test holds them against those of pipeline/schedules.py.
 SCHEDULES = ("given", "retiled", "compiled")
 SCHEDULE = option(
@@ -113,8 +137,13 @@ PLUGIN = option(
 )
 LOWERING = (CHIP, TOPOLOGY, TRIPS, SCHEDULE, PLUGIN)
 PLACED = (PROGRAM, CHIP, TOPOLOGY, SCHEDULE, PLUGIN)
-MACHINE = (CHIP, TOPOLOGY, OVERRIDE, SCHEDULE, PLUGIN)
-RUN = (*PLACED, OVERRIDE)
+DEVICES = option(
+    "--device-order",
+    metavar="N,N",
+    help="which devices of the slice the mesh has, as in 0,2,1,3 or reshape(2, 2).transpose(1, 0) (`tpusim explain`)",
+)
+MACHINE = (CHIP, TOPOLOGY, DEVICES, OVERRIDE, SCHEDULE, PLUGIN)
+RUN = (*PLACED, DEVICES, OVERRIDE)
 OVERFLOW = option(
     "--allow-overflow", action="store_true", help="run what does not fit HBM or VMEM, as if the chip had more"
 )

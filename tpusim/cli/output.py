@@ -30,6 +30,6 @@ def write_json(page: Any) -> None:
 
 def console() -> Any:
     """Return the console to print tables on; only the reports know what it is."""
-    from tpusim.report.tables import make_console
+    from tpusim.report.pipe import make_printer
 
-    return make_console()
+    return make_printer()

@@ -101,7 +101,8 @@ def _tiles(plot: Any, options: Namespace) -> Any:
     from tpusim.pipeline.answers.explain import explain
     from tpusim.pipeline.answers.shown import ExplainedStep
 
-    found = explain(options.program, options.op, options.chip, **machine(options), tried=60)
+    rest = {**machine(options), "allow_overflow": options.allow_overflow}
+    found = explain(options.program, options.op, options.chip, **rest, tried=60)
     if isinstance(found, ExplainedStep):
         raise ConfigError(f"expected the name of a kernel, found {options.op!r}, which is {found.what}")
     return plot.tiles(found)
@@ -131,7 +132,7 @@ def _systolic(plot: Any, options: Namespace) -> Any:
 
 
 def _layers(plot: Any, options: Namespace) -> Any:
-    from tpusim.pipeline.stages import run_layers
+    from tpusim.pipeline.layers import run_layers
 
     title = f"{Path(options.layers).name} on {options.rows} x {options.cols}, {options.dataflow} (simulated)"
     return plot.layers(run_layers(options.layers, _array(options)), title=title)
@@ -191,6 +192,7 @@ _KINDS = (
         _tiles,
         *PLACED,
         _OVERRIDE,
+        OVERFLOW,
         _OP,
     ),
     _kind(

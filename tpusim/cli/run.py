@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import (
+    HLO,
     OVERFLOW,
     PLUGIN,
     RUN,
@@ -67,11 +68,11 @@ examples:
     ),
     option("--energy-table", metavar="FILE.yaml", help="Accelergy's tables (ERT, ART) instead of the chip's figures"),
     option("--price", metavar="USD", type=positive, help="of an hour of a chip (default: as listed, where it is)"),
-    option("--tokens", metavar="N", type=positive, help="that a run makes or reads, for the price of a million"),
+    option("--tokens", metavar="N", type=positive, help="that a run makes or reads, for rate and price of tokens"),
     option("--timeout", metavar="US", type=positive, help="end a run that takes longer, in simulated microseconds"),
     option("--infeed-pace", metavar="P", help=f"the host's time for an infeed: {_PACE}"),
     option("--outfeed-pace", metavar="P", help="the host's time for an outfeed, written likewise"),
-    option("--queue-depth", metavar="N", type=number, default=2, help="feeds that may wait (default 2)"),
+    option("--queue-depth", metavar="N", type=number, default=2, help="feeds that may wait (default: 2)"),
     WARM,
     group("files for viewers", "each says that it is simulated", _VIEWERS),
     option("--save", metavar="FILE.json", help="write the result, for `tpusim diff`"),
@@ -170,7 +171,7 @@ def _report(result: Result, options: Namespace) -> None:
 @command(
     "exec",
     "compute a program's results as a TPU would",
-    option("program", metavar="PROGRAM", help="HLO text, scheduled or not, StableHLO or HloProto"),
+    HLO,
     option("--inputs", metavar="IN.npz", help="arrays in0, in1, ... in the order of the parameters"),
     option("--random", metavar="SEED", type=number, help="make the inputs that are not given"),
     option("--outputs", metavar="OUT.npz", help="write arrays out0, out1, ... (default: describe them)"),

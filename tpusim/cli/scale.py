@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import CHIP, SCHEDULE, command, json_option, option, positive
+from tpusim.cli.options import CHIPS, SCHEDULE, TOPOLOGIES, command, json_option, option, positive
 from tpusim.cli.output import answer, console, write_json
 
 _SCALE = """\
@@ -26,8 +26,8 @@ examples:
     "a family of programs over batch sizes, chips and slices, and the largest that fits",
     option("programs", metavar="PROGRAM", nargs="+", help="files, or patterns with variables in braces"),
     option("--items", metavar="NAME*NAME", default="", help="what a run makes, by variables (default: batch)"),
-    CHIP,
-    option("--topology", metavar="T,T", help="slices to run on"),
+    CHIPS,
+    TOPOLOGIES,
     SCHEDULE,
     option("--price", metavar="USD", type=positive, help="of an hour of a chip (default: as listed, where it is)"),
     option("-o", "--output", metavar="FILE", help="draw it as well (.png, .svg, .pdf)"),
@@ -48,8 +48,8 @@ def scale(options: Namespace) -> None:
         found = scale(
             options.programs,
             items=options.items,
-            chips=options.chip.split(",") if options.chip else (),
-            topologies=options.topology.split(",") if options.topology else (),
+            chips=options.chip,
+            topologies=options.topology,
             schedule=options.schedule,
             price=options.price,
             progress=None if options.quiet else line,
@@ -64,7 +64,7 @@ def scale(options: Namespace) -> None:
 
 
 _LAYOUTS = """\
-The layouts that an array can have, ranked by what its users take with each, or where nobody says how it is used by
+The layouts that an array can have, ranked by what its users take with each or, where nobody says how it is used, by
 padding. Users are said in words, NAME:DIMENSIONS:COUNT, or found in a program: tpusim compiles them for each layout of
 the array, lets all else lie as it likes, and runs them.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 
-from tpusim.cli.options import RUN, command, index, json_option, machine, option, overrides
+from tpusim.cli.options import HLO, RUN, command, index, json_option, machine, option, overrides
 from tpusim.cli.output import answer, console, write_json
 from tpusim.errors import ConfigError, ProgramError
 
@@ -18,7 +18,7 @@ Positions count instructions of the flat schedule: what a loop, call or conditio
 @command(
     "check",
     "verify a program: shapes, schedules, channels, aliases, groups",
-    option("program", metavar="PROGRAM"),
+    HLO,
     json_option("print a list of messages as JSON"),
 )
 def check(options: Namespace) -> None:
@@ -33,13 +33,15 @@ def check(options: Namespace) -> None:
         raise ProgramError("\n".join(problems) if not options.json else problems[0] + more)
 
 
-@command("fmt", "print a program as canonical HLO text", option("program", metavar="PROGRAM"))
+@command("fmt", "print a program as canonical HLO text", HLO)
 def fmt(options: Namespace) -> None:
     """Print canonical HLO text."""
+    from tpusim.ir.module import Module
     from tpusim.pipeline.stages import load
     from tpusim.text.printer import print_module
 
-    sys.stdout.write(print_module(load(options.program)))
+    program = options.program
+    sys.stdout.write(print_module(program if isinstance(program, Module) else load(program)))
 
 
 @command(

@@ -6,8 +6,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import CHIP, OVERFLOW, PLUGIN, WARM, command, json_option, number, option
-from tpusim.cli.output import console, write_json
+from tpusim.cli.options import CHIPS, OVERFLOW, PLUGIN, TOPOLOGIES, WARM, command, json_option, listed, number, option
+from tpusim.cli.output import answer, console, write_json
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ examples:
     "run programs on many machines: a table of times",
     option("programs", metavar="PROGRAM", nargs="+", help="files or patterns; or one study (*.toml)"),
     option("-o", "--override", metavar="K=V,V", action="append", default=[], help="an axis: a key and its values"),
-    CHIP,
-    option("--topology", metavar="T,T", help="slices that programs run on"),
-    option("--schedule", metavar="S,S", help="given, retiled, compiled"),
+    CHIPS,
+    TOPOLOGIES,
+    listed("--schedule", "given, retiled, compiled", "S,S"),
     PLUGIN,
     OVERFLOW,
     WARM,
@@ -45,7 +45,7 @@ examples:
     option("--executor", metavar="E", default="", help="dask:ADDRESS, dask:local or ray:ADDRESS"),
     option("--optimise", metavar="F,F", help="search for the best machines by these columns (extra study)"),
     option("--trials", metavar="N", type=number, default=100, help="machines that a search tries (default: 100)"),
-    option("--seed", metavar="N", type=number, default=0, help="of a search"),
+    option("--seed", metavar="N", type=number, default=0, help="of a search (default: 0)"),
     option("--no-reuse", action="store_true", help="work every point out by itself"),
     json_option(),
     option("--quiet", action="store_true", help="no progress line"),
@@ -54,6 +54,7 @@ examples:
 )
 def sweep(options: Namespace) -> None:
     """Run a study."""
+    from tpusim.report.json.sweep import sweep_page
     from tpusim.report.terminal.compare import render_search, render_sweep
     from tpusim.report.terminal.progress import CountLine
     from tpusim.study.table import write_csv, write_parquet
@@ -66,18 +67,16 @@ def sweep(options: Namespace) -> None:
         line.close()
     if options.csv:
         write_csv(rows, options.csv)
-    # As `tpusim plot` looks for them.
-    if options.optimise:
-        render_search(rows, console())
-        return
-    if folder := _folder(options):
-        write_csv(rows, folder / "results.csv")
-        write_csv(study.effect_table(), folder / "effects.csv")
     if options.parquet:
         write_parquet(rows, options.parquet)
+    if options.optimise:
+        answer(options, sweep_page, render_search, rows)
+        return
+    if folder := _folder(options):
+        # As `tpusim plot` looks for them.
+        write_csv(rows, folder / "results.csv")
+        write_csv(study.effect_table(), folder / "effects.csv")
     if options.json:
-        from tpusim.report.json.sweep import sweep_page
-
         write_json(sweep_page(rows, study.unmoved()))
         return
     render_sweep(rows, study.spec.keys, study.unmoved(), console())
@@ -112,7 +111,7 @@ def _study(options: Namespace, progress: Any) -> Study:
     axes = dict(table.get("axes", {})) | dict(_axis(text) for text in options.override)
     for name in ("chip", "topology", "schedule"):
         if getattr(options, name):
-            axes[name] = getattr(options, name).split(",")
+            axes[name] = getattr(options, name)
     flags = {"warm": options.warm, "allow_overflow": options.allow_overflow}
     return Study(
         table | {"axes": axes} | {key: True for key, given in flags.items() if given},

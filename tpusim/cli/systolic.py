@@ -62,7 +62,7 @@ def systolic(options: Namespace) -> None:
     """Price the layers and print them."""
     from msgspec.structs import replace
 
-    from tpusim.pipeline.stages import run_layers
+    from tpusim.pipeline.layers import run_layers
     from tpusim.program.layers import RowWise, load_layers
     from tpusim.report.json.model import systolic_page
     from tpusim.report.terminal.systolic import print_systolic
@@ -123,7 +123,7 @@ def _array(options: Namespace) -> Any:
 
 def _memories(options: Namespace, config: Any, rows: Any) -> Any:
     """Return what the layers take with their SRAMs; write SCALE-Sim's reports if they are asked for."""
-    from tpusim.pipeline.stages import run_layers_with_memory
+    from tpusim.pipeline.layers import run_layers_with_memory
     from tpusim.report.scale_sim import scale_sim_reports, write_reports
 
     memories = run_layers_with_memory([layer for layer, _ in rows], config.array, config.buffers)

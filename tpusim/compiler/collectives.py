@@ -16,8 +16,12 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
+from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
+from tpusim.ir.ops import ON_RINGS
+from tpusim.semantics.device_groups import stated_groups
+from tpusim.semantics.marks import BY_SLICE
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -79,8 +83,8 @@ def _bucket(draft: Draft, graph: Graph) -> list[Node]:
 def _kind(draft: Draft, node: Node) -> object:
     """Return what all-reduces have in common that can be one."""
     applied = tuple(inner.opcode for inner in draft.graphs[node.attributes["to_apply"]].order())
-    named = (node.attributes.get(name) for name in ("replica_groups", "use_global_device_ids", "constrain_layout"))
-    return node.array.dtype, applied, "channel_id" in node.attributes, *map(str, named)
+    flags = (str(node.attributes.get(name)) for name in ("use_global_device_ids", "constrain_layout"))
+    return node.array.dtype, applied, "channel_id" in node.attributes, stated_groups(node.attributes), *flags
 
 
 def _sum_together(graph: Graph, bucket: list[Node]) -> None:
@@ -96,6 +100,14 @@ def _forget(graph: Graph, node: Node) -> None:
     """Drop a node that runs for its effects."""
     graph.effects = [effect for effect in graph.effects if effect is not node]
     node.take([])
+
+
+def leave_to_slice(draft: Draft, target: Target) -> None:
+    """State that sums, gathers and scatters over devices are carried out as the slice allows."""
+    for graph in draft.running():
+        for node in graph.order():
+            if node.opcode in ON_RINGS:
+                state(node, {"collective_algorithm_config": {"emitter": BY_SLICE}})
 
 
 def start_early(draft: Draft, target: Target) -> None:

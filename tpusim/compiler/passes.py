@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tpusim.compiler.buffers import allocate_stacks
-from tpusim.compiler.collectives import combine, start_early
+from tpusim.compiler.collectives import combine, leave_to_slice, start_early
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.inline import inline
@@ -39,6 +39,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("widen", widen),
     ("emitters", choose_emitters),
     ("combine", combine),
+    ("algorithms", leave_to_slice),
     ("order", schedule),
     ("place", place),
     ("collectives", start_early),

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tpusim.cost.by_slice import Way, way_of
 from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, chips_left, detour, extra_link, joined, slice_way
 from tpusim.cost.models.algorithms import Ring
 from tpusim.cost.models.protocols import CollectiveAlgorithm
@@ -38,7 +39,8 @@ class CommunicationPlan(NamedTuple):
     ``load`` holds the bytes on each link, ``hops`` and ``far_hops`` the links and the crossings between slices that
     follow each other, ``relayed`` what one device passes on after it has received it, ``carried`` what the links carry
     for one chip of the groups, and ``passing`` what those of one chip carry, chips on the way among them; ``steps`` are
-    the messages that wait for each other: those of a ring, one that goes far is one.
+    the messages that wait for each other: those of a ring, one that goes far is one. In a ``single_phase`` every device
+    gets the operands of all.
     """
 
     load: Load
@@ -48,6 +50,7 @@ class CommunicationPlan(NamedTuple):
     carried: float = 0.0
     passing: float = 0.0
     steps: int = 1
+    single_phase: bool = False
 
 
 KnownPlans = dict[tuple[str, Algorithm | None, tuple[int, ...]], CommunicationPlan]
@@ -128,16 +131,26 @@ def plan_collective(
     elif step.shares:
         plan = _round_what_is_down(_together([plan_shares(pod, group, step.shares) for group in groups]), pod)
     else:
-        keys = [(step.kind, step.algorithm, group) for group in groups]
+        keys = [(*_way(step, pod, group, own), group) for group in groups]
         for key in keys:
             if key not in known:
-                known[key] = plan_group(step.kind, pod, key[-1], step.algorithm, own)
+                kind, algorithm, group = key
+                known[key] = plan_group(kind, pod, group, algorithm, own)
         plan = _round_what_is_down(_together([known[key] for key in keys]), pod)
     members = {pod.chip_of(number) for group in groups for number in group}
     senders = chips_left(plan.load.links, pod)
     n_bytes = float(plan.load.n_bytes[senders >= 0].sum())
     on_the_way = members.union(senders[senders >= 0].tolist())
     return plan._replace(carried=n_bytes / max(1, len(members)), passing=n_bytes / max(1, len(on_the_way)))
+
+
+def _way(step: Collective, pod: Pod, group: tuple[int, ...], own: CollectiveAlgorithm | None) -> Way:
+    """Return how a group is to do what a step says, which may leave it to the slice."""
+    stated = Way(step.kind, step.algorithm)
+    if step.algorithm is None or not step.algorithm.by_slice:
+        return stated
+    is_native = own is None or own.rounds(step.kind, len(group)) is None
+    return way_of(step.kind, pod, group, step.n_bytes) if is_native else stated
 
 
 def _together(plans: Sequence[CommunicationPlan]) -> CommunicationPlan:
@@ -276,7 +289,7 @@ def _reduce(group: _Group) -> CommunicationPlan:
     # What comes in is added up and passed on in VMEM, which the program states as scoped memory: nothing is relayed.
     once = _gather(group._replace(through_devices=True))._replace(relayed=0.0)
     if group.algorithm is not None and group.algorithm.single_phase:
-        return once._replace(load=once.load.times(group.size))
+        return once._replace(load=once.load.times(group.size), single_phase=True)
     hops, far_hops, steps = 2 * once.hops, 2 * once.far_hops, 2 * once.steps
     return once._replace(load=once.load.times(2), hops=hops, far_hops=far_hops, steps=steps)
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from tpusim.apart import read_apart
 from tpusim.errors import ProgramError
+from tpusim.frontends.partition import partitioned_text
 from tpusim.frontends.xla import jaxlib, module_text
 from tpusim.limits import bounded
 from tpusim.source import SourceText
@@ -24,6 +25,8 @@ _MLIR_PLACE: Final = re.compile(r"(?:^|\s)-:(\d+):(\d+): error: ([^\n]*)")
 
 # The first field of either message has number 1 and a length; the second of a HloModuleProto, the name of its entry,
 # has number 2, which HloProto does not use.
+_SHARED: Final = "sharding={devices="
+
 _FIRST_FIELD: Final = b"\x0a"
 _ENTRY_NAME: Final = b"\x12"
 _LOOKED_AT: Final = 1 << 20
@@ -71,7 +74,9 @@ def _from_stablehlo(content: bytes, name: str) -> str:
     # XLA's errors are of a class that jaxlib makes itself, below this one.
     except RuntimeError as error:
         raise _refused(content, name, str(error), library.version) from error
-    return module_text(computation.get_hlo_module(), what)
+    text = module_text(computation.get_hlo_module(), what)
+    # Where nothing says that devices share an array, each of them runs it all.
+    return (partitioned_text(content) if _SHARED in text else "") or text
 
 
 def _refused(content: bytes, name: str, reason: str, version: str) -> ProgramError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
 from tpusim.errors import ConfigError
@@ -34,6 +33,9 @@ def jaxlib(what: str) -> Jaxlib:
     # Until 0.10.1 it stood with everything else.
     except ImportError:
         hlo = everything
+    # Takes longer to load than HLO text of some thousand lines to read.
+    from importlib.metadata import version
+
     return Jaxlib(hlo, everything.mlir, version("jaxlib"))
 
 

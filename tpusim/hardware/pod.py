@@ -27,8 +27,6 @@ _NOTATION = re.compile(
 )
 _NUMBERED = re.compile(r"(?P<chip>[A-Za-z]\w*?)-(?P<count>\d+)(?:\*(?P<slices>\d+))?")
 
-# Python refuses to read numbers of thousands of digits.
-_MOST_DIGITS = 1000
 RING_CHIPS = 16
 """Up to so many chips JAX lays a one-dimensional mesh of devices along a ring of neighbours (jax, mesh_utils)."""
 
@@ -155,25 +153,20 @@ def parse_topology(text: str) -> Topology:
     if numbered := _NUMBERED.fullmatch(text.strip()):
         name = numbered["chip"]
         chip = load_chip(name)
-        chips, rest = divmod(_count(numbered["count"]), chip.pod.counted_per_chip)
+        chips, rest = divmod(CHIPS.number(numbered["count"]), chip.pod.counted_per_chip)
         if not chips or rest:
             raise ConfigError(f"topology: {name} counts {chip.pod.counted_per_chip} of each chip, found {text!r}")
         _require(CHIPS.fault(chips))
-        return _bounded(Topology(default_sizes(chips, chip), name, _count(numbered["slices"] or "1")))
+        return _bounded(Topology(default_sizes(chips, chip), name, CHIPS.number(numbered["slices"] or "1")))
     match = _NOTATION.fullmatch(text.strip())
-    sizes = tuple(map(_count, match["sizes"].split("x"))) if match else ()
-    slices = _count(match["slices"] or "1") if match else 1
+    sizes = tuple(map(CHIPS.number, match["sizes"].split("x"))) if match else ()
+    slices = CHIPS.number(match["slices"] or "1") if match else 1
     if match is None or not all(sizes) or not slices:
         raise ConfigError(
             f"topology: expected chips along each axis such as v5e:2x4 or 4x4x4, or a name such as v5p-128, "
             f"found {text!r}"
         )
     return _bounded(Topology(sizes, match["chip"] or "", slices, (match["twist"] or "").lstrip("_")))
-
-
-def _count(digits: str) -> int:
-    """Return a count; one that is too long to be read is one that is too large."""
-    return int(digits) if len(digits) < _MOST_DIGITS else CHIPS.most + 1
 
 
 def _bounded(topology: Topology) -> Topology:

@@ -283,7 +283,7 @@ def _integer(value: Any) -> int | None:
 def _integers(values: Any) -> tuple[int, ...]:
     """Return a list of numbers, or none if any of them is something else."""
     numbers = [_integer(value) for value in values] if isinstance(values, list) else []
-    return tuple(number for number in numbers if number is not None) if None not in numbers else ()
+    return () if None in numbers else tuple(numbers)  # type: ignore[arg-type]
 
 
 class Metadata(msgspec.Struct, frozen=True):

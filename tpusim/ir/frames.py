@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, insort
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Computation, Instruction, Module
 
 _FIELD = re.compile(r"(\w+)=(\d+)")
-
-
-_AGAIN = ("rematted_computation", "checkpoint/remat")
-_AGAIN_NAME = ".remat"
+_REMAT_SCOPES = ("rematted_computation", "checkpoint/remat")
+_REMAT_NAME = ".remat"
 
 
 def is_recomputed(name: str, op_name: str) -> bool:
     """Return whether an instruction computes again what was not kept, as JAX and XLA name it."""
-    return _AGAIN_NAME in name or any(sign in op_name for sign in _AGAIN)
+    return _REMAT_NAME in name or any(scope in op_name for scope in _REMAT_SCOPES)
+
+
+def is_differentiated(op_name: str) -> bool:
+    """Return whether an instruction is of a backward pass, as JAX names it."""
+    return "transpose(" in op_name
 
 
 def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str = "") -> dict[str, str]:
@@ -34,7 +37,8 @@ def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str =
     for instruction in reversed(computation.instructions):
         text = found[instruction.name] = found[instruction.name] or of_uses.get(instruction.name, "")
         # Backwards, so that the first use has the last word.
-        of_uses |= dict.fromkeys(instruction.operands if text else (), text)
+        for name in instruction.operands if text else ():
+            of_uses[name] = text
     for instruction in computation:
         if not found[instruction.name]:
             sources = (found[name] for name in instruction.operands)
@@ -47,7 +51,10 @@ class SourceFrames:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._offsets: dict[str, dict[str, int]] = {}
+        self._text = module.source.text if module.source else ""
+        # Places in the text in order, each with its line.
+        self._known = [(0, 1)]
+        self._lines: dict[str, dict[str, int]] = {}
         self._sources: dict[str, dict[str, str]] = {}
 
     def location(self, metadata: Metadata) -> str:
@@ -69,20 +76,26 @@ class SourceFrames:
 
     def line(self, computation: Computation, instruction: Instruction) -> int:
         """Return the line, from 1, on which ``instruction`` stands in the HLO text, or 0 if it came from elsewhere."""
-        if not computation.offsets:
+        if not computation.offsets or not self._text:
             return 0
         # One table per computation, since only there names are unique.
-        if computation.name not in self._offsets:
-            self._offsets[computation.name] = dict(zip(computation.by_name, computation.offsets, strict=True))
-        return bisect_right(self._line_starts, self._offsets[computation.name][instruction.name])
+        if computation.name not in self._lines:
+            self._lines[computation.name] = self._lines_of(computation)
+        return self._lines[computation.name][instruction.name]
 
-    @cached_property
-    def _line_starts(self) -> list[int]:
-        source = self._module.source
-        if source is None:
-            return []
-        # Found once: counting line breaks again for every instruction would be quadratic.
-        return [0, *[match.end() for match in re.finditer("\n", source.text)]]
+    def _lines_of(self, computation: Computation) -> dict[str, int]:
+        text, begin = self._text, computation.offsets[0]
+        # From the nearest place whose line is known: from the top for each computation it would be quadratic.
+        after = bisect_left(self._known, (begin, 0))
+        at, line = min(self._known[max(0, after - 1) : after + 1], key=lambda place: abs(place[0] - begin))
+        line += text.count("\n", at, begin) - text.count("\n", begin, at)
+        self._known.insert(after, (begin, line))
+        found, at = {}, begin
+        for name, offset in zip(computation.by_name, computation.offsets, strict=True):
+            line += text.count("\n", at, offset)
+            found[name], at = line, offset
+        insort(self._known, (at, line))
+        return found
 
     @cached_property
     def _files(self) -> dict[int, str]:

@@ -386,6 +386,9 @@ CALLS: Final = CONTROL_FLOW | _named("async-start fusion")
 COLLECTIVES: Final = frozenset(name for name in _of(Category.COLLECTIVE) if not name.endswith(("-start", "-done")))
 """What groups of devices do together; a few have asynchronous forms of their own."""
 
+ON_RINGS: Final = _named("all-gather all-reduce reduce-scatter")
+"""Collectives in which every device passes on to a neighbour what it has gathered or summed up so far."""
+
 KEEPS_OWN_PART: Final = _named("all-gather all-to-all ragged-all-to-all reduce-scatter")
 """Of the larger side of these collectives each device keeps its own part, and the links carry the others."""
 

@@ -21,6 +21,7 @@ from tpusim.program.steps import Algorithm, AnyStep, Collective, Wait
 from tpusim.semantics.aliasing import behind_views
 from tpusim.semantics.contexts import Context
 from tpusim.semantics.device_groups import device_groups, device_pairs
+from tpusim.semantics.marks import BY_SLICE
 from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.semantics.scalars import table_of
 from tpusim.shapes.address import physical_bytes
@@ -151,6 +152,7 @@ def algorithm_of(collective: Instruction) -> Algorithm | None:
         lanes=rings if "UniDirection" in strategy else 2 * rings,
         single_phase=emitter.startswith("SinglePhase"),
         one_way="UniDirection" in strategy,
+        by_slice=emitter == BY_SLICE,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from tpusim.ir.module import Instruction
 from tpusim.ir.ops import COLLECTIVES, DMA_COPIES, async_parts
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
-from tpusim.lowering.scope import RULES, Nested, Scope, rule
+from tpusim.lowering.scope import RULES, Nested, Rule, Scope, rule
 from tpusim.nesting import walk_nested
 from tpusim.program.module import inner_lists, walk
 from tpusim.program.steps import AnyStep, Branch, Call, Choice, Kernel, Loop, Steps
@@ -35,17 +36,18 @@ def lower_computation(scope: Scope) -> Steps:
             return known
         steps: list[AnyStep] = []
         for instruction in inner.computation.instructions:
-            steps += yield from _steps_of(inner, instruction)
+            found = _rule_of(instruction.opcode)(inner, instruction)
+            steps += found if isinstance(found, tuple) else (yield from found)
         return shared.enter(inner.context, tuple(steps))
 
     return walk_nested(lowered, scope)
 
 
-def _steps_of(scope: Scope, instruction: Instruction) -> Nested:
-    """Return the steps of one instruction, by the rule of its opcode or of the long form that it is short for."""
-    short = async_parts(instruction.opcode)
-    found = RULES[f"async-{short[1]}" if short else instruction.opcode](scope, instruction)
-    return found if isinstance(found, tuple) else (yield from found)
+@cache
+def _rule_of(opcode: str) -> Rule:
+    """Return the rule of an opcode, or of the long form that it is short for."""
+    short = async_parts(opcode)
+    return RULES[f"async-{short[1]}" if short else opcode]
 
 
 class _Shared:
@@ -65,16 +67,19 @@ class _Shared:
 
     def enter(self, context: Context, steps: Steps) -> Steps:
         """Keep the steps of a computation, and return them."""
-        if any(map(self._varies, steps)):
+        if any(self._varies(step) for step in steps if isinstance(step, _HOLDERS)):
             self._varying.add(id(steps))
         else:
             self._found.setdefault(_known(context), []).append((context, steps))
         return steps
 
-    def _varies(self, step: AnyStep) -> bool:
-        choices = step.choices if isinstance(step, Loop | Branch) else ()
+    def _varies(self, step: Loop | Branch | Call) -> bool:
+        choices = () if isinstance(step, Call) else step.choices
         inner = inner_lists(step)
         return any(len(choice.values) > 1 for choice in choices) or any(id(steps) in self._varying for steps in inner)
+
+
+_HOLDERS = (Loop, Branch, Call)
 
 
 def _known(context: Context) -> tuple[str, frozenset[Any]]:
@@ -159,7 +164,8 @@ def lower_async_start(scope: Scope, instruction: Instruction) -> Nested:
         return (_async_copy(scope, instruction, wrapped.opcode),)
     # What remains has no engine of its own: it goes to the processors beside the core.
     label = scope.label(instruction, "async call")
-    return (Call(**label, body=(yield from _steps_of(where, wrapped)), is_async=True),)
+    found = _rule_of(wrapped.opcode)(where, wrapped)
+    return (Call(**label, body=found if isinstance(found, tuple) else (yield from found), is_async=True),)
 
 
 def _wrapped(scope: Scope, instruction: Instruction) -> tuple[Scope, Instruction]:

@@ -99,12 +99,20 @@ def written_elsewhere(
 
 
 def _with_floor(kernel: Kernel, estimate: CostEstimate) -> Kernel:
-    """Return a kernel that takes at least what it states; its operations are those that it states."""
+    """Return a kernel that takes at least what it states; its operations are those that it states.
+
+    A body that multiplies less than that skips blocks: their share of what it states is never done.
+    """
     in_hbm = sum(stream.total_bytes for stream in kernel.streams if stream.space == HBM)
     moved = sum(stream.total_bytes for stream in kernel.streams)
     share = in_hbm / moved if moved else 1.0
-    floor = Floor(float(estimate.flops), float(estimate.transcendentals), estimate.bytes_accessed * share)
-    return structs.replace(kernel, floor=floor, flops=max(kernel.flops, floor.flops))
+    stated, done = float(estimate.flops), 1.0
+    flops = max(kernel.flops, stated)
+    if stated and kernel.product_flops:
+        done = min(1.0, kernel.product_flops / stated)
+        flops = kernel.flops - kernel.product_flops + stated * done
+    floor = Floor(stated * done, estimate.transcendentals * done, estimate.bytes_accessed * share)
+    return structs.replace(kernel, floor=floor, flops=flops)
 
 
 def _moving_at_least(streams: tuple[Stream, ...], n_bytes: int) -> tuple[Stream, ...]:

@@ -23,29 +23,34 @@ from tpusim.shapes.shape import leaves
 @rule("fusion")
 def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     """Lower a fusion: one kernel that does all that stands in it; a collective in it is a step of its own."""
-    called = scope.module[instruction.attributes["calls"]]
     # Views of views: there is nothing to run, and a fixed cost would be charged for it.
-    if called.opcodes <= VIEWS | {"parameter"}:
+    if scope.module[instruction.attributes["calls"]].opcodes <= _NAMES:
         return ()
-    if inner_collective(scope, called.name):
+    # Networks repeat their layers: only one of those that are alike is looked into.
+    key = scope.likeness.key(scope.computation, instruction)
+    known = scope.likeness.kernels.get(key)
+    if known is not None:
+        return (_alike(scope, instruction, *known),)
+    if inner_collective(scope, instruction.attributes["calls"]):
         return _with_collective(scope, instruction)
     if written := hand_written(scope, instruction):
         return written_elsewhere(scope, instruction, written.call, written.operands)
-    return (_as_others(scope, instruction),)
-
-
-def _as_others(scope: Scope, fusion: Instruction) -> Kernel:
-    """Return the kernel of a fusion, that of another one if they are alike."""
-    key = scope.likeness.key(scope.computation, fusion)
-    known = scope.likeness.find(key, fusion)
-    if known is not None:
-        return structs.replace(known, **scope.label(fusion, known.category))
     before = scope.notes.count
-    made = kernel_or_scalar(scope, fusion, _fusion_category(scope, fusion))
+    made = kernel_or_scalar(scope, instruction, _fusion_category(scope, instruction))
     # A model of a user's own may look at names, and what has no rule is told of each by its own.
     if scope.notes.count == before and isinstance(operations_of(scope.chip), Table):
-        scope.likeness.enter(key, fusion, made)
-    return made
+        scope.likeness.kernels[key] = instruction, made
+    return (made,)
+
+
+_NAMES = VIEWS | {"parameter"}
+
+
+def _alike(scope: Scope, fusion: Instruction, other: Instruction, kernel: Kernel) -> Kernel:
+    """Return the kernel of a fusion that is alike another one, whose kernel is given."""
+    names = dict(zip((other.name, *other.operands), (fusion.name, *fusion.operands), strict=True))
+    streams = tuple([structs.replace(each, operand=names[each.operand]) for each in kernel.streams])
+    return structs.replace(kernel, **scope.label(fusion, kernel.category), streams=streams)
 
 
 def _with_collective(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
@@ -69,8 +74,7 @@ def _computes_array(item: Inner) -> bool:
 
 def _fusion_category(scope: Scope, instruction: Instruction) -> str:
     # The names that the XLA profiler shows, so that its tables can be laid beside ours.
-    opcodes = {item.instruction.opcode for item in scope.body_of(instruction).values}
-    if opcodes & PRODUCTS:
+    if scope.body_of(instruction).opcodes & PRODUCTS:
         return "convolution fusion"
     kind = instruction.attributes.get("kind", "kLoop")
     return {"kLoop": "loop fusion", "kInput": "input fusion", "kOutput": "output fusion"}.get(kind, "custom fusion")

@@ -65,7 +65,17 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
     scope = Scope(EntryContext(module), chip, notes, default_trips, frames, Likeness(module))
     steps = lower_computation(scope)
     places = needs_places(chip)
-    plan = plan_buffers(module, chip.tuple_table_granule_bytes, frames, with_addresses=places)
+    # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.
+    argument_bytes = sum(device_bytes(parameter.shape) for parameter in module.entry.parameters)
+    output_bytes = device_bytes(module.entry.root.shape) + table_bytes(module.entry.root.shape, chip)
+    shared_bytes = alias_bytes(module)
+    plan = plan_buffers(
+        module,
+        chip.tuple_table_granule_bytes,
+        frames,
+        room_bytes=lambda: chip.hbm.available_bytes - (argument_bytes + output_bytes - shared_bytes),
+        with_addresses=places,
+    )
     program = Program(
         name=module.name,
         chip=chip.name,
@@ -74,10 +84,9 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         buffers=cast("tuple[Buffer, ...]", plan.buffers),
         schedule=plan.schedule,
         temp_bytes=plan.temp_bytes,
-        # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.
-        argument_bytes=sum(device_bytes(parameter.shape) for parameter in module.entry.parameters),
-        output_bytes=device_bytes(module.entry.root.shape) + table_bytes(module.entry.root.shape, chip),
-        alias_bytes=alias_bytes(module),
+        argument_bytes=argument_bytes,
+        output_bytes=output_bytes,
+        alias_bytes=shared_bytes,
         device_count=scope.module.device_count,
         unsupported=tuple(notes.estimates.values()),
         warnings=tuple(notes.warnings),

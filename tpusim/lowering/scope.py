@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from tpusim.hardware.chip import Chip
@@ -70,12 +71,12 @@ class Scope:
         likeness = self.likeness if context.module is self.module else Likeness(context.module)
         return Scope(context, self.chip, self.notes, self.default_trips, self.frames, likeness)
 
-    @property
+    @cached_property
     def module(self) -> Module:
         """The module under lowering."""
         return self.context.module
 
-    @property
+    @cached_property
     def computation(self) -> Computation:
         """The computation under lowering."""
         return self.context.computation

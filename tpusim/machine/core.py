@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeVar, cast
 
 import simpy
 
 from tpusim.errors import SimulationError
 from tpusim.machine.device import Device
 from tpusim.machine.rendezvous import split_late
+from tpusim.nesting import on_one_stack
 from tpusim.program.steps import AnyStep, Branch, Call, Collective, Loop, Wait
 from tpusim.timeline.records import WAITING_FOR, Record
 from tpusim.units import seconds_to_ps
@@ -78,19 +79,7 @@ class Core:
 
     def run(self, steps: tuple[AnyStep, ...]) -> Activity:
         """Issue ``steps`` in order, and the steps that they hold: however deep, an event resumes what waits for it."""
-        under_way, value = [self._issue(steps)], None
-        while under_way:
-            try:
-                wanted = under_way[-1].send(value)
-            except StopIteration:
-                under_way.pop()
-                value = None
-                continue
-            if isinstance(wanted, tuple):
-                under_way.append(self._issue(wanted))
-                value = None
-            else:
-                value = yield wanted
+        return on_one_stack(lambda wish: self._issue(wish) if isinstance(wish, tuple) else None, self._issue(steps))
 
     def _issue(self, steps: tuple[AnyStep, ...]) -> Holding:
         """Issue steps in order; asynchronous ones are started, and waited for by the steps that need them."""
@@ -105,8 +94,8 @@ class Core:
 
     @property
     def now_ps(self) -> int:
-        """The clock."""
-        return self.device.world.now_ps
+        """The clock: SimPy keeps it an integer as long as every delay is one."""
+        return cast("int", self.env.now)
 
     def visit(self, what: object) -> int:
         """Return how often this core has been at something, this time included."""
@@ -123,7 +112,7 @@ class Core:
     ) -> Record:
         """Record that ``step`` held this core, or another ``row``, from ``start_ps`` until now or until ``end_ps``."""
         until_ps = self.now_ps if end_ps is None else end_ps
-        return self.device.recorder.add(step, row or self.row, start_ps, until_ps, call=self.call, **details)
+        return self.device.recorder.add(step, row or self.row, start_ps, until_ps, self.call, details)
 
     def start(self, step: AnyStep, activity: Generator[simpy.Event, Any, Any], what: str) -> None:
         """Start something beside the core under the name of its step; ``what`` is how a wait for it is called."""
@@ -134,7 +123,7 @@ class Core:
     def _wait(self, step: AnyStep) -> Activity:
         """Wait until all that ``step`` needs has ended, and record the time lost."""
         start_ps, reason = self.now_ps, ""
-        late_ps = Counter[int]()
+        late_ps: dict[int, int] = {}
         for name in step.needs:
             if name not in self._started:
                 raise SimulationError(f"{step.name!r} waits for {name!r}, which has not been started")
@@ -147,16 +136,18 @@ class Core:
             if name in self._collectives:
                 ends_ps = {number: max(before_ps, one.end_ps) for number, one in completions.items()}
                 self.device.world.compare(self._collectives[name], ends_ps)
-            late_ps.update({number: one.late_ps(before_ps) for number, one in completions.items()})
+            for number, one in completions.items():
+                late_ps[number] = late_ps.get(number, 0) + one.late_ps(before_ps)
         # A wait of the text is shown even if it was none: readers look for each of their instructions.
         if self.now_ps > start_ps or isinstance(step, Wait):
             self._record_wait(step, start_ps, reason, late_ps)
 
-    def _record_wait(self, step: AnyStep, start_ps: int, reason: str, late_ps: Counter[int]) -> None:
+    def _record_wait(self, step: AnyStep, start_ps: int, reason: str, late_ps: Mapping[int, int]) -> None:
         """Record a wait, and for each member of the cohort how much of it was waiting for other devices."""
-        recorder, number, length_ps = self.device.recorder, self.device.number, self.now_ps - start_ps
-        shown = split_late(reason, length_ps, late_ps[number])
+        recorder, length_ps, own_ps = self.device.recorder, self.now_ps - start_ps, late_ps.get(self.device.number, 0)
+        shown = split_late(reason, length_ps, own_ps)
         record = self.record(step, start_ps, is_wait=not isinstance(step, Wait), **shown)
-        for other in self.device.cohort.members[1:]:
-            if late_ps[other] != late_ps[number]:
-                recorder.vary(other, record, split_late(reason, length_ps, late_ps[other]))
+        for other in self.device.cohort.members[1:] if late_ps else ():
+            other_ps = late_ps.get(other, 0)
+            if other_ps != own_ps:
+                recorder.vary(other, record, split_late(reason, length_ps, other_ps))

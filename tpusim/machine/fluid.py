@@ -97,7 +97,7 @@ class Fluid(ABC, Generic[F]):
 
     def _until_first_end(self) -> float:
         """Return in how many picoseconds the first flow ends, at the rates that are set."""
-        return min((max(0.0, flow.left) / flow.rate for flow in self._flows), default=inf)
+        return min([max(0.0, flow.left) / flow.rate for flow in self._flows], default=inf)
 
     def _take_ended(self) -> list[F]:
         """Return the flows that have nothing left, in the order of arrival, and keep the others."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -39,7 +39,7 @@ class Recorder:
         self._changes: dict[int, dict[int, dict[str, Any]]] = {}
         self._shared: dict[bytes, tuple[Record, ...]] = {}
 
-    def add(self, step: AnyStep, row: str, start_ps: int, end_ps: int, **details: Any) -> Record:
+    def add(self, step: AnyStep, row: str, start_ps: int, end_ps: int, call: str, details: Mapping[str, Any]) -> Record:
         """Record that ``step`` kept ``row`` from ``start_ps`` to ``end_ps``; ``details`` are fields of ``Record``."""
         record = Record(
             name=step.name,
@@ -53,6 +53,7 @@ class Recorder:
             line=step.line,
             op_name=step.op_name,
             source=step.source,
+            call=call,
             **details,
         )
         self.records.append(record)

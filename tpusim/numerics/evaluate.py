@@ -15,6 +15,7 @@ import numpy as np
 from tpusim.errors import ProgramError, SimulationError, TpusimError, UnsupportedError
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import OPERATIONS, Category, async_parts
+from tpusim.nesting import on_one_stack
 from tpusim.numerics.chains import Unit, compute_chain, units_of
 from tpusim.numerics.ops.dynamic import fit_together
 from tpusim.numerics.registry import RULES
@@ -41,24 +42,13 @@ def run_computation(
     module: Module, computation: Computation, arguments: list[Any], settings: Settings, device: Device
 ) -> Activity:
     """Compute one computation and those that it calls; yields a ``Meet`` wherever the device has to wait for others."""
-    # However deep calls nest, they take no stack of Python's.
-    under_way = [_compute(Site(module, computation, settings, device, tuple(arguments)))]
-    answer: Any = None
-    while True:
-        try:
-            # The first send starts a generator, for which Python demands None.
-            wish = under_way[-1].send(answer)
-        except StopIteration as end:
-            under_way.pop()
-            answer = end.value
-            if not under_way:
-                return answer
-            continue
-        if isinstance(wish, Run):
-            under_way.append(_compute(Site(module, module[wish.computation], settings, device, tuple(wish.arguments))))
-            answer = None
-        else:
-            answer = yield wish
+
+    def begin(wish: Any) -> Activity | None:
+        if not isinstance(wish, Run):
+            return None
+        return _compute(Site(module, module[wish.computation], settings, device, tuple(wish.arguments)))
+
+    return on_one_stack(begin, _compute(Site(module, computation, settings, device, tuple(arguments))))
 
 
 def _compute(site: Site) -> Activity:

@@ -24,12 +24,12 @@ from tpusim.numerics.registry import TOKEN
 from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
-# Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.
 # What NumPy and zipfile raise of files that are damaged, or packed in ways that they lack.
 _DAMAGED = (
     *(ArithmeticError, AttributeError, BadZipFile, EOFError, LookupError, MemoryError, OSError),
     *(RuntimeError, SyntaxError, TypeError, ValueError, zlib.error),
 )
+# Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.
 _STORED_AS_THEY_ARE = frozenset("?bBhHiIlLqQefdFD")
 _REGISTERED = 2
 # Results may stand beside the inputs that they belong to.

@@ -14,7 +14,7 @@ import msgspec
 from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
-from tpusim.hardware.pod import Topology
+from tpusim.hardware.pod import Topology, default_sizes
 from tpusim.ir.module import Module
 from tpusim.machine.placement import stated_slice
 from tpusim.program.device_order import with_device_order
@@ -109,17 +109,26 @@ def check_topology(topology: Topology | None, programs: Sequence[Program], chip:
         raise ConfigError(f"topology: {chip.name} has links along {chip.ici.dimensions} axes, found {topology.sizes}")
     devices, needed = topology.chip_count * chip.devices_per_chip, sum(program.device_count for program in programs)
     of_whom = "the program is" if len(programs) == 1 else f"the {len(programs)} programs of this run are"
-    if needed > devices:
-        raise ConfigError(f"topology: {of_whom} for {needed} devices, this slice has {devices}")
     # A program spreads over a larger slice by whole copies of its groups; devices beyond them would have no partners.
-    if len(programs) == 1 and devices % needed:
-        wanted = "expected as many, or a multiple"
+    if needed > devices or (len(programs) == 1 and devices % needed):
+        wanted = f"expected as many, or {'a multiple' if len(programs) == 1 else 'more'}{_such_as(needed, chip)}"
         raise ConfigError(f"topology: {of_whom} for {needed} devices, this slice has {devices}: {wanted}")
 
 
+def _such_as(devices: int, chip: Chip) -> str:
+    """Return the slice of a chip with so many devices, by both its names; empty where there is none."""
+    chips, rest = divmod(devices, chip.devices_per_chip)
+    if rest or chips > chip.pod.chips:
+        return ""
+    counted = chip.pod.counted_per_chip
+    # In the other name of a slice, where it is not what one would guess.
+    other = f", which is {chip.name}-{chips * counted}," if counted > 1 else ""
+    return f", as {chip.name}:{'x'.join(map(str, default_sizes(chips, chip)))}{other} has"
+
+
 def on_slice(program: Program, chip: Chip, topology: Topology | None) -> Program:
-    """Return a program for a run on a slice: the order of its devices is known of the one it was compiled for."""
-    if not program.device_order or (topology is None and not program.topology):
+    """Return a program for a run on a slice: the order of its devices is known of the one it names, or of any."""
+    if not program.device_order or not program.topology:
         return program
     stated = stated_slice(program, chip)
     if stated is not None and (topology is None or _full(topology, chip) == _full(stated, chip)):

@@ -19,8 +19,6 @@ from tpusim.analysis.memory import MemoryReport, memory_report, memory_use
 from tpusim.cost.models.choice import check_models
 from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.frontends.read import hlo_text
-from tpusim.hardware.array import Array
-from tpusim.hardware.buffers import Buffers
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module, with_devices, with_own_names
@@ -33,18 +31,15 @@ from tpusim.pipeline.result import Result
 from tpusim.pipeline.reuse import Reusing, no_reuse
 from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
 from tpusim.program.feed import Feed, parse_feed
-from tpusim.program.layers import Layer, load_layers
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.program.stored import decode_program, load_program
 from tpusim.program.verify import run_warnings, verify_blocks, verify_products
 from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.source import SourceText
-from tpusim.systolic.closed_form import run_gemm
 from tpusim.text.literals import literal_values
 from tpusim.text.parser import parse_module
 from tpusim.text.reader import read_content, source_text
-from tpusim.timeline.folds import ArrayRun, MemoryRun
 from tpusim.timeline.records import Record, Timeline
 
 Progress = Callable[[Record], None]
@@ -282,28 +277,6 @@ def check(program: Module | Program | str | Path) -> list[str]:
     """
     loaded = load_any(program)
     return [str(problem) for problem in problems(loaded)] if isinstance(loaded, Module) else []
-
-
-def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = "fast") -> list[tuple[Layer, ArrayRun]]:
-    """Return what each layer takes on a systolic array: in closed form (``fast``), or counted (``cycle``).
-
-    ``layers`` may be a path to a CSV file, see ``program/layers.py``.
-    """
-    found = load_layers(layers) if isinstance(layers, str | Path) else layers
-    if model == "fast":
-        return [(layer, run_gemm(layer, array)) for layer in found]
-    # Numba loads only where cycles are counted.
-    from tpusim.systolic.count import count_layer
-
-    return [(layer, count_layer(layer, array)) for layer in found]
-
-
-def run_layers_with_memory(layers: Sequence[Layer], array: Array, buffers: Buffers) -> list[MemoryRun]:
-    """Return what each layer takes on an array with SRAMs whose folds run one after the other, as SCALE-Sim has it."""
-    # Numba loads only where memory is gone through.
-    from tpusim.systolic.memory.run import run_memory
-
-    return [run_memory(layer, array, buffers) for layer in layers]
 
 
 def opcode_rules() -> dict[str, frozenset[str]]:

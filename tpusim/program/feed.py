@@ -21,8 +21,6 @@ from tpusim.units import seconds_to_ps
 DEFAULT_DEPTH = 2
 """Items that may wait in a queue: one on its way while another is in use."""
 
-# Python refuses to read numbers of thousands of digits.
-_MOST_DIGITS = 1000
 _PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
 _TIME = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(ns|us|ms|s)")
 _FORM = re.compile(r"(?:(constant|normal|exponential):)?([^:]+)(?::([^:]+))?(?::(\d+))?")
@@ -60,7 +58,7 @@ def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
     deviation = _seconds(third) if third else 0.0
     if deviation is None or (kind != "normal" and third):
         raise ConfigError(f"pace of the host: expected 50us, normal:50us:5us:7 or exponential:50us:7, found {text!r}")
-    number = int(seed or 0) if len(seed or "") < _MOST_DIGITS else SEED.most + 1
+    number = SEED.number(seed or "0")
     for limit, found in ((FEED_SECONDS, mean), (FEED_SECONDS, deviation), (SEED, number)):
         if fault := limit.fault(found):
             raise ConfigError(f"pace of the host: {fault}")

@@ -24,7 +24,6 @@ _CONVOLUTION_COLUMNS: Final = tuple(
 )
 # In SCALE-Sim a name with these letters means one product per channel.
 _DEPTHWISE: Final = "DP"
-_MOST_DIGITS: Final = 1000
 _FORM: Final = "a CSV file of layers in UTF-8"
 
 
@@ -182,8 +181,7 @@ def _kept(cell: _Cell) -> tuple[int, int]:
 def _number(cell: _Cell, column: str) -> int:
     if not (cell.text.isascii() and cell.text.isdecimal() and cell.text.strip("0")):
         raise ProgramError(f"{column}: expected a whole number from 1, found {cell.text!r}", cell.span)
-    # Python refuses to read numbers of thousands of digits.
-    number = int(cell.text) if len(cell.text) < _MOST_DIGITS else SIDE.most + 1
+    number = SIDE.number(cell.text)
     if fault := SIDE.fault(number):
         raise ProgramError(f"{column}: {fault}", cell.span)
     return number

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import msgspec
 
@@ -77,44 +78,49 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         return frozenset(listed for listed, count in held.items() if count > 1)
 
     @cached_property
+    def _by_kind(self) -> Mapping[type, tuple[Any, ...]]:
+        """The steps of each kind, in their order: most programs have none of most kinds."""
+        found: dict[type, list[AnyStep]] = defaultdict(list)
+        for step in self.every_step:
+            found[type(step)].append(step)
+        return {kind: tuple(steps) for kind, steps in found.items()}
+
+    @property
     def collectives(self) -> tuple[Collective, ...]:
         """Steps in which groups of devices communicate."""
-        return tuple(step for step in self.every_step if isinstance(step, Collective))
+        return self._by_kind.get(Collective, ())
 
-    @cached_property
+    @property
     def channel_ends(self) -> tuple[ChannelTransfer, ...]:
         """Sends to, and receives from, single other devices."""
-        return tuple(step for step in self.every_step if isinstance(step, ChannelTransfer))
+        return self._by_kind.get(ChannelTransfer, ())
 
     @cached_property
     def feeds(self) -> tuple[HostTransfer, ...]:
         """Infeeds and outfeeds: what goes through the queues of the host, at its pace."""
         # Transfers over channels to the host run beside the core, at no pace but the link's.
-        return tuple(step for step in self.every_step if isinstance(step, HostTransfer) and not step.is_async)
+        return tuple(step for step in self._by_kind.get(HostTransfer, ()) if not step.is_async)
 
     @cached_property
     def choosers(self) -> tuple[Loop | Branch, ...]:
         """Loops and branches that devices go through in different ways, or in another way at each visit."""
-        return tuple(step for step in self.every_step if isinstance(step, Loop | Branch) and step.choices)
+        return tuple(step for kind in (Loop, Branch) for step in self._by_kind.get(kind, ()) if step.choices)
 
     @cached_property
     def uses_host(self) -> bool:
         """Whether some step uses the link to the host, which the devices of a chip share."""
-        return any(map(_uses_host, self.every_step))
+        copies, kernels = self._by_kind.get(Copy, ()), self._by_kind.get(Kernel, ())
+        return (
+            HostTransfer in self._by_kind
+            or any(HOST in (copy.source_space, copy.target_space) for copy in copies)
+            or any(stream.space == HOST for kernel in kernels for stream in kernel.streams)
+        )
 
     @cached_property
     def devices_needed(self) -> int:
         """Devices that the program is for, or those that its groups and pairs name if they are more."""
         sent = [1 + max(pair) for step in self.channel_ends for pair in step.pairs or ()]
         return max([self.device_count, *(step.devices_needed for step in self.collectives), *sent])
-
-
-def _uses_host(step: AnyStep) -> bool:
-    if isinstance(step, Copy):
-        return HOST in (step.source_space, step.target_space)
-    return isinstance(step, HostTransfer) or (
-        isinstance(step, Kernel) and any(stream.space == HOST for stream in step.streams)
-    )
 
 
 def walk(steps: tuple[AnyStep, ...], count: int = 1) -> Iterator[tuple[AnyStep, int]]:
@@ -181,7 +187,8 @@ def every_step(steps: tuple[AnyStep, ...]) -> Iterator[AnyStep]:
             waiting.pop()
             continue
         yield step
-        lists = {id(listed): listed for listed in inner_lists(step) if listed and id(listed) not in seen}
+        inner = inner_lists(step)
+        lists = {id(listed): listed for listed in inner if listed and id(listed) not in seen} if inner else None
         if lists:
             seen |= lists.keys()
             waiting.append(chain.from_iterable(lists.values()))

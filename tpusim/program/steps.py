@@ -117,7 +117,8 @@ class Algorithm(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     ``one_ring`` goes round all chips of a group instead of along each axis; ``lanes`` are the one-way rings that work
     at the same time, 0 for all there are, and where they are ``one_way`` each goes all the way round instead of meeting
-    another half-way; in ``single_phase`` every device gets all operands and adds them up itself.
+    another half-way; in ``single_phase`` every device gets all operands and adds them up itself. What is left
+    ``by_slice`` is chosen where the slice is known.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Algorithm(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     lanes: int = 0
     single_phase: bool = False
     one_way: bool = False
+    by_slice: bool = False
 
 
 COLLECTIVE_KINDS = frozenset(

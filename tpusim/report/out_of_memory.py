@@ -32,7 +32,7 @@ def oom_text(report: MemoryReport) -> str:
         f"    program   {xla_size(program):>15}",
         f"    arguments {xla_size(arguments):>15}",
         "",
-        f"Output size {xla_size(report.use.output_bytes)}; shares {xla_size(report.alias_bytes)} with arguments.",
+        f"Output size {xla_size(report.use.output_bytes)}; shares {xla_size(report.use.alias_bytes)} with arguments.",
         "",
         *_requirement(space.profile),
     ]

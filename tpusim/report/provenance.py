@@ -36,7 +36,8 @@ def provenance_text(made_by: Provenance | None, chip: str) -> str:
 
 
 def _not_for(chip: str) -> str:
-    return f": tiles, placement and schedule are not those that {chip} would get"
+    anew = "--schedule compiled or retiled makes them anew"
+    return f": tiles, placement and schedule are not those that {chip} would get ({anew})"
 
 
 def _listed(names: tuple[str, ...], last: str = "or") -> str:

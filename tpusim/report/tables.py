@@ -1,62 +1,92 @@
-"""The console, tables without borders, and quantities in readable units: what the pages of a terminal share."""
+"""Tables without borders, and quantities in readable units: what the pages of a terminal share.
+
+Rich draws what is printed to a terminal. It takes longer to load than a small program to run, so it loads where it
+draws: what needs neither colours nor narrowing, as nearly all that goes into a pipe, is laid out here.
+"""
 
 from __future__ import annotations
 
-import sys
+import re
 from collections.abc import Collection, Sequence
 from decimal import Decimal
+from typing import Any, Protocol
 
-from rich.console import Console, ConsoleOptions, ConsoleRenderable, JustifyMethod, RenderHook, RenderResult
-from rich.segment import Segment
-from rich.table import Table
-
-from tpusim.errors import printable
 from tpusim.units import ps_to_us
-
-# Without a terminal to ask, Rich takes 80 columns and cuts names that are searched for.
-_PIPE_WIDTH = 160
 
 BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 """Units of sizes, for ``unit_of``."""
 
-
-class _Pipe(Console):
-    """A console whose reader may go, which Rich would end with exit code 1."""
-
-    def on_broken_pipe(self) -> None:
-        """Leave it to the command line, as for what is written without a console."""
-        raise BrokenPipeError
+# Characters of one column each that Rich takes for nothing else.
+_PLAIN = re.compile(r"[ -Z\]-~]*+")
+# Emphasis that pages use.
+_EMPHASIS = re.compile(r"\[/?(?:bold|yellow)\]")
+_GAP = 2
 
 
-def make_console() -> Console:
-    """Return a console on standard output; in a pipe it is wide enough for the tables, and plain."""
-    is_terminal = sys.stdout.isatty()
-    return visible(_Pipe(width=None if is_terminal else _PIPE_WIDTH, highlight=False, emoji=False, soft_wrap=False))
+class Printer(Protocol):
+    """What pages are printed on: a console of Rich, or a pipe."""
+
+    @property
+    def width(self) -> int:
+        """Columns of a line."""
+
+    def print(
+        self,
+        *objects: Any,
+        markup: bool | None = None,
+        highlight: bool | None = None,
+        soft_wrap: bool | None = None,
+    ) -> None:
+        """Print a text with Rich's markup, a table, or what else Rich draws; nothing is an empty line."""
 
 
-def visible(console: Console) -> Console:
-    """Return a console that makes visible what would drive a terminal."""
-    console.push_render_hook(_Printable())
-    return console
+class Table:
+    """Rows under titles, without borders, in the markup of Rich."""
 
+    def __init__(self, titles: Sequence[str], narrowed: str, cut: Collection[str]) -> None:
+        self._titles = titles
+        self._narrowed = narrowed
+        self._cut = {narrowed or titles[0], *cut}
+        self.rows: list[tuple[Any, ...]] = []
 
-class _Printable(RenderHook):
-    """Changes what is printed: names come from files of others."""
+    def add_row(self, *cells: Any) -> None:
+        """Add a row; under the last titles there may be nothing."""
+        self.rows.append((*cells, *[""] * (len(self._titles) - len(cells))))
 
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Return what is to be printed, without escape sequences but for those of Rich."""
-        return list(map(_Visible, renderables))
+    def __rich__(self) -> Any:
+        """Return the table that Rich draws, as narrow as it has to be."""
+        from rich.table import Table as RichTable
 
+        table = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
+        for title in self._titles:
+            name = title.removeprefix(">")
+            # Rich takes the room that is missing from what may wrap before all else: figures stay whole.
+            table.add_column(
+                name,
+                justify="right" if title.startswith(">") else "left",
+                no_wrap=name not in self._cut,
+                overflow="fold" if name == self._narrowed else "ellipsis",
+            )
+        for row in self.rows:
+            table.add_row(*row)
+        return table
 
-class _Visible:
-    """What another renderable prints, made visible."""
-
-    def __init__(self, inner: ConsoleRenderable) -> None:
-        self._inner = inner
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self._inner, options):
-            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+    def plain(self, width: int) -> str | None:
+        """Return the lines that Rich would print without colours, if they are so wide at most and need no more."""
+        rows = [tuple(title.removeprefix(">") for title in self._titles), *self.rows]
+        if not all(
+            isinstance(cell, str) and _PLAIN.fullmatch(cell) and "[" not in cell for row in rows for cell in row
+        ):
+            return None
+        columns = list(zip(*rows, strict=True))
+        widths = [max(map(len, column)) for column in columns]
+        if not all(widths) or sum(widths) + _GAP * (len(widths) - 1) > width:
+            return None
+        laid_out = [
+            [cell.rstrip().rjust(size) if title.startswith(">") else cell.ljust(size) for cell in column]
+            for title, size, column in zip(self._titles, widths, columns, strict=True)
+        ]
+        return "".join(f"{(' ' * _GAP).join(line)}\n" for line in zip(*laid_out, strict=True))
 
 
 def plain_table(*titles: str, wraps: str = "", cut: Collection[str] = ()) -> Table:
@@ -65,18 +95,27 @@ def plain_table(*titles: str, wraps: str = "", cut: Collection[str] = ()) -> Tab
     Only the column that ``wraps``, by default the first one, and those that may be ``cut`` may be narrower than their
     longest cell; the widest of them is narrowed first.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in titles:
-        justify: JustifyMethod = "right" if title.startswith(">") else "left"
-        name = title.removeprefix(">")
-        # Rich takes the room that is missing from what may wrap before all else: figures stay whole.
-        table.add_column(
-            name,
-            justify=justify,
-            no_wrap=name not in {wraps or titles[0], *cut},
-            overflow="fold" if name == wraps else "ellipsis",
-        )
-    return table
+    return Table(titles, wraps, cut)
+
+
+def plain_text(text: object, width: int) -> str | None:
+    """Return what Rich would print of a text without colours, if its lines are so wide at most and need no more."""
+    if not isinstance(text, str):
+        return None
+    # A backslash, which stands before what is no emphasis though it looks so, is not plain either.
+    lines = _EMPHASIS.sub("", text).split("\n")
+    if not all(len(line) <= width and _PLAIN.fullmatch(line) for line in lines):
+        return None
+    return "".join(f"{line}\n" for line in lines)
+
+
+def escape(text: str) -> str:
+    """Return a text whose brackets Rich does not read as a style."""
+    if "[" not in text and "\\" not in text:
+        return text
+    from rich.markup import escape as escape_markup
+
+    return escape_markup(text)
 
 
 def time_text(ps: float) -> str:

@@ -5,6 +5,8 @@ The notes are ``frontend_attributes`` of the module or the instruction, so that 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from tpusim.ir.attributes import Raw
@@ -24,6 +26,9 @@ TOPOLOGY = "tpusim_topology"
 DEVICE_ORDER = "tpusim_device_order"
 """By number of a device in the module, which device of that slice it is, as its chips are numbered by coordinates."""
 
+BY_SLICE = "BySlice"
+"""The emitter of a collective whose algorithm is chosen where it runs: what is compiled is for a chip, not a slice."""
+
 APART = "tpusim_apart"
 """Of a kernel: the neighbours whose results it reads and does not make itself, each with the rule."""
 
@@ -36,9 +41,17 @@ def mark_of(marked: Module | Instruction, mark: str) -> str:
 def with_mark(attributes: dict[str, Any], mark: str, text: str) -> dict[str, Any]:
     """Return the attributes of a module or an instruction with a mark that says something."""
     others = str(attributes.get("frontend_attributes", "{}")).strip().removeprefix("{").removesuffix("}")
+    # One that says something else.
+    others = re.sub(rf'\b{mark}="[^"]*",?', "", others)
     # A chip of a user's own may be called anything.
     named = f'{mark}="{text.translate(_IN_QUOTES)}"'
     return attributes | {"frontend_attributes": Raw("{" + ",".join(filter(None, (named, others))) + "}")}
+
+
+def with_device_order(attributes: dict[str, Any], devices: Sequence[int], topology: str = "") -> dict[str, Any]:
+    """Return the attributes of a module whose device ``n`` is device ``devices[n]`` of a slice, by default of any."""
+    marked = with_mark(attributes, DEVICE_ORDER, ",".join(map(str, devices)))
+    return with_mark(marked, TOPOLOGY, topology) if topology else marked
 
 
 def apart_of(kernel: Instruction) -> dict[str, str]:

@@ -5,7 +5,11 @@ Source: MLIR, dialects ``arith`` and ``math``.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Final
+
+from tpusim.ir.mosaic import Operation
 
 
 def _by_opcode(text: str) -> dict[str, str]:
@@ -61,3 +65,31 @@ UNSIGNED: Final = frozenset(
     "arith.divui arith.extui arith.maxui arith.minui arith.remui arith.uitofp tpu.uitofp".split()
 )
 """Operations that take integers for unsigned ones; MLIR's integers have no sign of their own."""
+
+PRODUCTS: Final = ("tpu.matmul", "vector.contract")
+"""Products of two vectors, added to a third."""
+
+REDUCTIONS: Final = ("vector.multi_reduction", "tpu.all_reduce", "tpu.reduce_index", "vector.reduction")
+"""What combines elements of one vector."""
+
+
+def dot_lists(stated: str) -> list[tuple[int, ...]]:
+    """Return the lists of ``dot_dimension_numbers``: contracting, free, output pairs, batch (JAX, dialect ``tpu``)."""
+    return [tuple(map(int, text.split(","))) if text.strip() else () for text in re.findall(r"\[([^\]]*)\]", stated)]
+
+
+def contract_maps(maps: Sequence[str]) -> list[list[str]]:
+    """Return the dimensions that ``indexing_maps`` name of both operands and the result (MLIR, dialect ``vector``)."""
+    return [re.findall(r"d\d+", text.partition("->")[2]) for text in maps]
+
+
+def product_axes(operation: Operation) -> list[tuple[int, int]]:
+    """Return of each axis of a product the operand that it comes from, 0 or 1, and its axis there."""
+    says = operation.attributes
+    if "indexing_maps" in says:
+        lhs, rhs, result = contract_maps(says["indexing_maps"])
+        return [(0, lhs.index(name)) if name in lhs else (1, rhs.index(name)) for name in result]
+    if says.get("dimension_numbers") is None:
+        return [(0, 1 if says.get("transpose_lhs") else 0), (1, 0 if says.get("transpose_rhs") else 1)]
+    order = dot_lists(says["dimension_numbers"])[4]
+    return list(zip(order[::2], order[1::2], strict=True))

@@ -161,11 +161,6 @@ class _Spatial(NamedTuple):
     size: int
 
     @property
-    def kind(self) -> str:
-        """Of what kind it is."""
-        return dimension_kind(*self)
-
-    @property
     def reach(self) -> float:
         """Kernel positions that add up in one output position: all of them, but for those that only padding meets."""
         # Edges meet padding, so the mean is a little below all positions; in a dilated input most meet holes.
@@ -180,8 +175,11 @@ def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) 
     places = [(labels.lhs.index(str(number)), labels.output.index(str(number))) for number in range(len(windows))]
     sizes_of = [(lhs.dimensions[i], output.dimensions[j]) for i, j in places]
     dimensions = [_Spatial(window, *sizes) for window, sizes in zip(windows, sizes_of, strict=True)]
-    sizes = {kind: prod(d.size for d in dimensions if d.kind == kind) for kind in (BATCH, ROWS, COLUMNS, WINDOW)}
-    summed = [d for d in dimensions if d.kind in (DEPTH, WINDOW)]
+    kinds = tuple([dimension_kind(*dimension) for dimension in dimensions])
+    sizes = dict.fromkeys((BATCH, ROWS, COLUMNS, WINDOW, DEPTH), 1)
+    for dimension, kind in zip(dimensions, kinds, strict=True):
+        sizes[kind] *= dimension.size
+    summed = [dimension for dimension, kind in zip(dimensions, kinds, strict=True) if kind in (DEPTH, WINDOW)]
     # Feature groups split the input features, batch groups the batch: either way products of equal size.
     groups = instruction.attributes.get("feature_group_count", 1) * instruction.attributes.get("batch_group_count", 1)
     # The kernel's input features, not the input's: with groups it has those of one (XLA, Conv).
@@ -199,7 +197,7 @@ def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) 
         reach=reach,
         phases=prod(d.window.size for d in summed) / reach,
         groups=groups,
-        kinds=tuple(d.kind for d in dimensions),
+        kinds=kinds,
     )
 
 

@@ -15,8 +15,9 @@ class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     Sums over the dimension in lanes need the cross-lane unit, over that in sublanes a few steps within a register, and
     over all others additions alone; slices and updates of the others move whole tiles. A product wants the dimensions
-    that it sums over, and those of its result, in lanes or sublanes. ``users_ps`` is what a program takes in which the
-    array is used so, None where nobody says how.
+    that it sums over, and those of its result, in lanes or sublanes. ``is_default`` marks the one of arguments and
+    results of which nobody says how they lie, ``is_present`` the one that the array has. ``users_ps`` is what a program
+    takes in which the array is used so, None where nobody says how.
     """
 
     shape: str
@@ -25,6 +26,7 @@ class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
     lanes: int
     sublanes: int
     is_default: bool
+    is_present: bool = False
     users_ps: int | None = None
 
     @property
@@ -33,7 +35,9 @@ class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
         return 1 - self.logical_bytes / self.physical_bytes if self.physical_bytes else 0.0
 
 
-def layout_choice(shape: ArrayShape, *, is_default: bool, users_ps: int | None = None) -> LayoutChoice:
+def layout_choice(
+    shape: ArrayShape, *, is_default: bool, is_present: bool = False, users_ps: int | None = None
+) -> LayoutChoice:
     """Return what there is to say of one layout."""
     order = shape.actual_layout.minor_to_major
     return LayoutChoice(
@@ -43,6 +47,7 @@ def layout_choice(shape: ArrayShape, *, is_default: bool, users_ps: int | None =
         lanes=order[0] if order else -1,
         sublanes=order[1] if len(order) > 1 else -1,
         is_default=is_default,
+        is_present=is_present,
         users_ps=users_ps,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from html import escape
 from itertools import accumulate
 from math import prod
 
@@ -28,6 +27,9 @@ class Shape(msgspec.Struct, frozen=True, cache_hash=True):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the notation, which holds brackets of HTML (``<=4``)."""
+        # Has a table of all characters that have names, which nothing else needs.
+        from html import escape
+
         return f"<code>{escape(str(self))}</code>"
 
 

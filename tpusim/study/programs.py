@@ -51,7 +51,9 @@ def digest(content: bytes) -> str:
 
 
 def find_programs(
-    sources: Sequence[Source] | Mapping[str, Source], values: Mapping[str, Sequence[Any]], folder: Path = Path()
+    sources: Sequence[Source] | Mapping[str, Source] | Source,
+    values: Mapping[str, Sequence[Any]],
+    folder: Path = Path(),
 ) -> list[ProgramText]:
     """Return the programs of a study, in order, each file once; of a mapping under the names in it.
 
@@ -60,6 +62,8 @@ def find_programs(
     function is called with each combination of the ``values`` of axes that it has parameters for. Patterns start from
     ``folder``. Raises ConfigError where nothing is found.
     """
+    if isinstance(sources, str | Path | Module) or callable(sources):
+        sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else [("", source) for source in sources]
     found: list[ProgramText] = []
     for name, source in named:

@@ -15,7 +15,7 @@ from tpusim.ir.module import Module
 from tpusim.pipeline.schedules import check_schedule
 from tpusim.study.axes import Axis, read_axis
 from tpusim.study.expressions import Expression
-from tpusim.study.programs import ProgramText, Source, find_programs
+from tpusim.study.programs import ProgramText, find_programs
 
 BASES = ("chip", "topology", "schedule")
 """Axes beside the chip's keys and the programs' variables."""
@@ -99,12 +99,10 @@ def _table(table: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
 
 def _programs(sources: Any, axes: Sequence[Axis], folder: Path) -> list[ProgramText]:
     """Return the programs of which the axes want some variant, where they name variants."""
-    one = isinstance(sources, str | Path | Module) or callable(sources)
-    if not one and not isinstance(sources, Iterable):
+    if not isinstance(sources, Iterable | Path | Module) and not callable(sources):
         raise ConfigError(f"programs: expected patterns of file names, found {sources!r}")
-    listed: Sequence[Source] | Mapping[str, Source] = [sources] if one else sources
     values = {axis.name: [setting.get(axis.name) for setting in axis.settings] for axis in axes}
-    return find_programs(listed, values, folder)
+    return find_programs(sources, values, folder)
 
 
 def _check_key(key: str, variables: set[str], where: str) -> None:

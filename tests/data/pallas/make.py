@@ -58,6 +58,43 @@ def attention(q, k, v, block):
     return flash_attention(q, k, v, causal=True, block_sizes=BlockSizes(block, block, block, 1))
 
 
+def capped(q, k, v, block):
+    """Return attention with capped scores, whose rows have one maximum and one sum each."""
+
+    def kernel(q_ref, k_ref, v_ref, o_ref, most_ref, sum_ref, total_ref):
+        @pl.when(pl.program_id(2) == 0)
+        def _():
+            most_ref[...] = jnp.full_like(most_ref, -1e30)
+            sum_ref[...] = jnp.zeros_like(sum_ref)
+            total_ref[...] = jnp.zeros_like(total_ref)
+
+        scores = jnp.dot(q_ref[0], k_ref[0].T, preferred_element_type=jnp.float32)
+        scores = 30.0 * jnp.tanh(scores / 30.0)
+        most = jnp.maximum(most_ref[...], scores.max(-1, keepdims=True))
+        shares, kept = jnp.exp(scores - most), jnp.exp(most_ref[...] - most)
+        sum_ref[...] = kept * sum_ref[...] + shares.sum(-1, keepdims=True)
+        product = jnp.dot(shares.astype(v_ref.dtype), v_ref[0], preferred_element_type=jnp.float32)
+        total_ref[...] = kept * total_ref[...] + product
+        most_ref[...] = most
+
+        @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+        def _():
+            o_ref[0] = (total_ref[...] / sum_ref[...]).astype(o_ref.dtype)
+
+    heads, tokens, size = q.shape
+    rows = pl.BlockSpec((1, block, size), lambda h, i, j: (h, i, 0))
+    columns = pl.BlockSpec((1, block, size), lambda h, i, j: (h, j, 0))
+    return pl.pallas_call(
+        kernel,
+        grid=(heads, tokens // block, tokens // block),
+        in_specs=[rows, columns, columns],
+        out_specs=rows,
+        out_shape=jax.ShapeDtypeStruct(q.shape, q.dtype),
+        scratch_shapes=[pltpu.VMEM((block, width), jnp.float32) for width in (1, 1, size)],
+        name="capped",
+    )(q, k, v)
+
+
 def splash_gradients(q, k, v):
     """Return the gradients of causal splash attention: three kernels."""
     names = "q kv kv_compute q_dkv kv_dkv kv_dkv_compute q_dq kv_dq".split()
@@ -170,6 +207,8 @@ def main() -> None:
         "matmul_4096_b512.v5p": (partial(matmul, rows=512, depth=1024, columns=1024), [shape(4096, 4096)] * 2),
         "flash_2048_b512.v5e": (partial(attention, block=512), tokens),
         "flash_2048_b128.v5e": (partial(attention, block=128), tokens),
+        "capped_2048_b128.v5e": (partial(capped, block=128), [shape(8, 2048, 128)] * 3),
+        "capped_2048_b512.v5e": (partial(capped, block=512), [shape(8, 2048, 128)] * 3),
         "splash_2048.v5p": (splash_gradients, [shape(8, 2048, 128)] * 3),
         "twice.v6e": (twice, [shape(4096, 1024, dtype=jnp.float32)]),
         "ring.v5e_2x2": ring_of_four(),

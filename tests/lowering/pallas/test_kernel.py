@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from itertools import pairwise, product
@@ -164,6 +165,18 @@ def test_no_kernel_takes_less_than_it_states(name):
     (kernel,) = kernels(name)
     assert kernel.flops == kernel.floor.flops > 0
     assert alone_ps(kernel, chip) >= floor_ps(kernel, chip) > kernel.flops / 197.1e12 * 1e12
+
+
+@pytest.mark.parametrize(("stated", "asked"), [("17280532480", 10 * 4), ("4294967296", 4 * 4)])
+def test_a_kernel_does_no_more_than_its_blocks_below_the_diagonal(stated, asked):
+    """Ten of 16 blocks, two products each; JAX states all of them. Of one that states fewer that many are asked for."""
+    text = gzip.decompress((PROGRAMS / "flash_2048_b512.v5e.hlo.txt.gz").read_bytes()).decode()
+    text = text.replace("17280532480", stated)
+    use = tpusim.simulate(parse_module(SourceText("flash", text)), "v5e").summary.utilisation
+    of_a_block = 8 * 512 * 512 * 128
+    assert use.model_flops == pytest.approx(asked * of_a_block)
+    assert use.flops == pytest.approx(10 * 4 * of_a_block)
+    assert use.flops / load_chip("v5e").peak_flops_per_second <= use.busy["matrix"] * use.total_ps / 1e12
 
 
 def test_a_stated_cost_is_a_floor_for_a_body_that_does_less():

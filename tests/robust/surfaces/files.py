@@ -18,7 +18,8 @@ from tpusim.analysis.compare import compare, load_result
 from tpusim.hardware.array import Array
 from tpusim.hardware.scale_config import load_scale_config
 from tpusim.numerics.files import read_arrays, take_inputs
-from tpusim.pipeline.stages import run_layers, run_layers_with_memory, simulate
+from tpusim.pipeline.layers import run_layers, run_layers_with_memory
+from tpusim.pipeline.stages import simulate
 from tpusim.plot import read_csv
 from tpusim.program.layers import Layer, load_layers
 from tpusim.report.json.run import save_result

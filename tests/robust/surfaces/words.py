@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 from tests.robust.contract import Wrong, check_text, surface
@@ -9,7 +11,7 @@ from tests.robust.grammar import EXPRESSION, OVERRIDE, PACE, PACE_FILE, SHAPE, s
 from tpusim.hardware.load import parse_override
 from tpusim.program.feed import intervals_ps, parse_feed
 from tpusim.report.json.facts import layout_page
-from tpusim.report.tables import make_console
+from tpusim.report.pipe import make_printer
 from tpusim.report.terminal.layout import render_layout
 from tpusim.shapes.layout_facts import layout_facts
 from tpusim.shapes.notation import parse_shape
@@ -33,10 +35,9 @@ def take_layout(content: bytes, folder: Path) -> None:
 def take_shown_layout(content: bytes, folder: Path) -> None:
     """Print what there is to say of a layout."""
     facts = layout_facts(parse_shape(_text(content)), None)
-    console = make_console()
-    with console.capture() as shown:
-        render_layout(facts, console)
-    check_text(shown.get())
+    with redirect_stdout(StringIO()) as shown:
+        render_layout(facts, make_printer())
+    check_text(shown.getvalue())
 
 
 @surface("pace", sentences(PACE), 4)

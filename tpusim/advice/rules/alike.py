@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.cost.tile import alone_ps
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM
@@ -52,9 +52,8 @@ def kernels_alike(case: Case) -> Iterator[Trial]:
         yield Trial(
             what=f"the same is done to {len(longest)} arrays one after another{each}",
             change="stack their operands and work on all at once (vmap, einsum, or one array instead of a list)",
-            ops=tuple(kernel.name for kernel in longest[:SHOWN]),
-            source=next((kernel.source for kernel in longest if kernel.source), ""),
             alternative=with_steps(case.program, partial(_stacked, stacks=_stacks(case, groups))),
+            **case.places(longest),
         )
 
 

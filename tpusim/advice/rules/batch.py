@@ -8,7 +8,7 @@ from math import prod
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.cost.models.arrays import array_of
 from tpusim.cost.models.protocols import TileProduct
 from tpusim.hardware.chip import Chip
@@ -36,16 +36,14 @@ def batch_loops(case: Case) -> Iterator[Trial]:
             continue
         same = _same(body)
         if _is_collecting(case.module, body, same):
-            kernels = sorted((step for step in loop.body if isinstance(step, Kernel)), key=lambda k: -case.share(k))
             batch = [_batched(step, loop.trips, _unchanging(body, same), body, case.chip) for step in loop.body]
             yield Trial(
                 what=f"a loop of {loop.trips:,} trips that do not depend on each other",
                 change="work on all of them at once, or on some: vmap for lax.map, scan or fori_loop (batch_size=...)",
-                ops=tuple(kernel.name for kernel in kernels[:SHOWN]),
-                source=next((kernel.source for kernel in kernels if kernel.source), loop.source),
                 alternative=with_steps(
                     case.program, partial(_at_once, loop=loop, batch=tuple(step for step in batch if step is not None))
                 ),
+                **case.places(loop.body),
             )
 
 

@@ -30,9 +30,8 @@ def block_sizes(case: Case) -> Iterator[Trial]:
             yield Trial(
                 what=f"{kernel.tiles:,} steps of small blocks ({_grid(own)}), each with a cost of its own",
                 change=f"larger blocks: {_bounds(best)}; compare some with tpusim.jax.tune",
-                ops=(kernel.name,),
-                source=kernel.source,
                 alternative=with_steps(case.program, partial(_replaced, old=kernel, new=better)),
+                **case.places([kernel]),
             )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
@@ -36,7 +36,7 @@ def copies(case: Case) -> Iterator[Trial]:
         if isinstance(step, Kernel) and step.family == "copy" and _moved(step):
             # What the compiler put in has no source: all of one kind together.
             groups[step.source, _kind(case, step)].append(step)
-    for (source, kind), group in sorted(groups.items(), key=lambda item: -case.share(*item[1]))[:_MOST_GROUPS]:
+    for (_, kind), group in sorted(groups.items(), key=lambda item: -case.share(*item[1]))[:_MOST_GROUPS]:
         if case.share(*group) < LEAST_SHARE:
             return
         moved = {step.name: found for step in group if (found := _moved(step))}
@@ -44,9 +44,8 @@ def copies(case: Case) -> Iterator[Trial]:
         yield Trial(
             what=f"{count} data ({kind})",
             change=_CHANGES.get(kind, _OTHER),
-            ops=tuple(step.name for step in group[:SHOWN]),
-            source=source,
             alternative=with_steps(case.program, partial(_without, moved=moved)),
+            **case.places(group),
         )
 
 

@@ -8,34 +8,34 @@ from typing import Any
 
 from msgspec import structs
 
-from tpusim.advice.trials import Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.ir.module import Instruction, Module
 from tpusim.program.steps import Kernel
+from tpusim.shapes.address import logical_bytes
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape, leaves
 
 _WIDE, _NARROW = "f32", "bf16"
 _PRECISION = ("operand_precision", "algorithm")
-_SHOWN = 3
 
 
 @advises("cast to bf16")
 def cast_to_bf16(case: Case) -> Iterator[Trial]:
     """Propose to have in bf16 what is in f32: products take one pass, and arrays half the bytes."""
-    kernels = sorted((one for one in case.program.every_step if isinstance(one, Kernel)), key=lambda k: -case.share(k))
-    wide = [kernel for kernel in kernels if _is_wide(case.instruction(kernel))]
+    kernels = [step for step in case.program.every_step if isinstance(step, Kernel)]
+    widths = {id(kernel): _wide_bytes(case.instruction(kernel)) for kernel in kernels}
+    # Of small results, as sums of rows, nothing is gained.
+    wide = [kernel for kernel in kernels if widths[id(kernel)] > LEAST_SHARE * sum(widths.values())]
     precise = [
         kernel for kernel in kernels if any(m.passes > 1 or m.operand_type == _WIDE for m in kernel.work.matmuls)
     ]
     if case.front_end is None or not (wide or precise):
         return
-    named = (precise or wide)[:_SHOWN]
     yield Trial(
         what=f"{len(precise)} products of f32" if precise else f"{len(wide)} kernels write f32",
         change="cast weights and activations to bf16 (x.astype(jnp.bfloat16)); products at the default precision",
-        ops=tuple(kernel.name for kernel in named),
-        source=named[0].source,
         alternative=in_bf16(case.front_end),
+        **case.places(precise or wide),
     )
 
 
@@ -50,8 +50,10 @@ def in_bf16(module: Module) -> Module:
     return dataclasses.replace(module, computations=computations, attributes=attributes)
 
 
-def _is_wide(instruction: Instruction | None) -> bool:
-    return instruction is not None and any(leaf.dtype.name == _WIDE for leaf in leaves(instruction.shape))
+def _wide_bytes(instruction: Instruction | None) -> int:
+    """Return the bytes of the results that are f32."""
+    results = leaves(instruction.shape) if instruction else ()
+    return sum(logical_bytes(result) for result in results if result.dtype.name == _WIDE)
 
 
 def _narrowed(instruction: Instruction) -> Instruction:

@@ -17,13 +17,11 @@ def host_transfers(case: Case) -> Iterator[Trial]:
     found = [step for step in case.program.every_step if isinstance(step, HostTransfer) and not step.is_async]
     if case.share(*found) < LEAST_SHARE:
         return
-    longest = max(found, key=case.share)
     yield Trial(
         what="the core waits while bytes move to or from the host",
         change="send the next batch while this one is worked on (jax.device_put before the step); read results later",
-        ops=tuple(step.name for step in found),
-        source=longest.source,
         alternative=with_steps(case.program, _beside),
+        **case.places(found),
     )
 
 

@@ -18,7 +18,7 @@ def mesh_order(case: Case) -> Iterator[Trial]:
     for order in orders_by_time(case.program, case.chip, case.topology, *found)[:1] if found else ():
         yield Trial(
             "devices that communicate most are not neighbours on the torus",
-            f"make the mesh of {order_text(order)}, reshaped as before",
+            f"make the mesh of {order_text(order)}, reshaped as before (`tpusim run --device-order` tries it)",
             tuple(step.name for step in found),
             found[0].source,
             with_device_order(case.program, order.devices),

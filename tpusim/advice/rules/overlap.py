@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.ir.module import Computation
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import AnyStep, Collective, Steps, Wait
@@ -36,14 +36,13 @@ def hide_collectives(case: Case) -> Iterator[Trial]:
                     (ahead if move.is_ahead else within).append(move)
     if not moves:
         return
-    found = sorted((*ahead, *within), key=lambda move: -case.share(move.step))
+    found = [move.step for move in (*ahead, *within)]
     trips = "; of a scan over layers one trip ahead, in its carry" if ahead else ""
     yield Trial(
         what=f"the core waits for {len(found)} collectives beside which it could work",
         change=f"start them earlier, with independent work between them and what reads them{trips}",
-        ops=tuple(move.step.name for move in found[:SHOWN]),
-        source=next((move.step.source for move in found if move.step.source), ""),
         alternative=with_steps(case.program, lambda steps: _moved(steps, moves.get(id(steps), []))),
+        **case.places(found),
     )
 
 

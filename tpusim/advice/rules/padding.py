@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
@@ -57,14 +57,12 @@ def padding(case: Case) -> Iterator[Trial]:
     for size in sorted(shares, key=lambda size: -shares[size])[:_MOST_SIZES]:
         if shares[size] < LEAST_SHARE:
             return
-        longest = sorted(touched[size], key=lambda kernel: -case.share(kernel))[:SHOWN]
         idle = max(map(found[size].idle, touched[size]))
         yield Trial(
             what=f"dimensions of {size.size} take the room of {size.stored}: up to {idle:.0%} of it is padding",
             change=_change(size),
-            ops=tuple(kernel.name for kernel in longest),
-            source=next((kernel.source for kernel in longest if kernel.source), ""),
             alternative=with_steps(case.program, partial(_full, wasted=found[size])),
+            **case.places(touched[size]),
         )
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, SHOWN, Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.hardware.units import HBM, VMEM
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import AnyStep, Copy, Kernel, Steps
@@ -32,14 +32,12 @@ def prefetch(case: Case) -> Iterator[Trial]:
     found = [one for one in found if one.stream.total_bytes <= case.chip.vmem.capacity_bytes]
     if case.share(*(ahead.kernel for ahead in found)) < LEAST_SHARE:
         return
-    longest = sorted(found, key=lambda ahead: -case.share(ahead.kernel))[:SHOWN]
     most = max(ahead.stream.total_bytes for ahead in found)
     yield Trial(
         what=f"{len(found)} arrays of up to {_mib(most)} could come in ahead, but VMEM has {_mib(max(0, room))} free",
         change="make room: a lower xla_tpu_scoped_vmem_limit_kib, smaller batches or fewer values alive at once",
-        ops=tuple(ahead.kernel.name for ahead in longest),
-        source=next((ahead.kernel.source for ahead in longest if ahead.kernel.source), ""),
         alternative=with_steps(case.program, partial(_early, found=found)),
+        **case.places(ahead.kernel for ahead in found),
     )
 
 

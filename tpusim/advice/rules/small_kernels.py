@@ -7,7 +7,7 @@ from itertools import groupby
 
 from msgspec import structs
 
-from tpusim.advice.trials import SHOWN, Case, Trial, advises
+from tpusim.advice.trials import Case, Trial, advises
 from tpusim.hardware.units import VMEM
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
@@ -29,11 +29,10 @@ def small_kernels(case: Case) -> Iterator[Trial]:
     yield Trial(
         what=f"{sum(map(len, runs))} small kernels that are mostly launch and latency, {len(runs)} times some in a row",
         change="batch them (vmap, or stack their operands), or write those in a row as one Pallas kernel",
-        ops=tuple(kernel.name for kernel in longest[:SHOWN]),
-        source=next((kernel.source for kernel in longest if kernel.source), ""),
         alternative=with_steps(
             case.program, lambda steps: tuple(merged.get(id(step), step) for step in steps if id(step) not in gone)
         ),
+        **case.places(longest),
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from tpusim.analysis.communication import DeviceUse
 from tpusim.analysis.energy.price import Cost
+from tpusim.analysis.explained.facts import DeviceOrder
 from tpusim.analysis.summary import Summary
 from tpusim.program.provenance import Provenance
 from tpusim.units import PS_PER_SECOND
@@ -48,7 +49,9 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     ``bound_by`` is what most of the time went to, ``bound_share`` of 1: why a larger slice gains no more. ``flops`` are
     those of all devices. Of the time of the device that ended last ``exposed_ps`` are communication beside which its
     core did nothing, in the collectives ``exposed``, and ``waiting_ps`` waits for hosts, copies and late devices.
-    ``provenance`` says for which chip the program was compiled, which need not be the one that it ran on.
+    ``provenance`` says for which chip the program was compiled, which need not be the one that it ran on. On a slice of
+    more devices than it is for, ``copies`` of it run side by side, which exchange nothing. ``order`` is one of its
+    mesh's devices in which it is faster, where some were tried.
     """
 
     program: str
@@ -72,6 +75,8 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     waiting_ps: int = 0
     exposed: tuple[Exposed, ...] = ()
     provenance: Provenance | None = None
+    copies: int = 1
+    order: DeviceOrder | None = None
 
     @property
     def compute_ps(self) -> int:
@@ -107,12 +112,17 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Largest(msgspec.Struct, frozen=True, kw_only=True):
-    """The most items that fit on a chip or slice: of those that were run, and as memory grows on a line with them."""
+    """The most items that fit on a chip or slice: of those that were run, and on a line through two of these.
+
+    ``line`` has the items of the two: the last for which there is HBM and the first for which there is not, or the two
+    at that end of the runs where all are alike. ``estimate`` is None where more items need no more HBM.
+    """
 
     chip: str
     topology: str
     items: float
     estimate: float | None
+    line: tuple[float, float]
 
 
 def scale_row(
@@ -126,6 +136,7 @@ def scale_row(
     cost: Cost | None,
     use: DeviceUse,
     exposed: tuple[Exposed, ...],
+    copies: int = 1,
 ) -> ScaleRow:
     """Return the row of a run, of which ``use`` is what the device that ended last did."""
     bound_ps = summary.utilisation.bound_ps
@@ -151,6 +162,7 @@ def scale_row(
         waiting_ps=use.waiting_ps,
         exposed=exposed,
         provenance=summary.provenance,
+        copies=copies,
     )
 
 
@@ -164,11 +176,16 @@ def largest_that_fit(rows: Sequence[ScaleRow]) -> tuple[Largest, ...]:
 
 
 def _largest(chip: str, topology: str, rows: Sequence[ScaleRow]) -> Largest:
-    fitting = [row.items for row in rows if row.fits]
     # Of several programs with as many items the one that needs most.
-    by_items = {row.items: row for row in sorted(rows, key=lambda row: (row.items, row.peak_hbm_bytes))}
-    first, last = list(by_items.values())[-2:]
-    # Arguments that do not grow, and the rest, which does: a line through the two largest runs.
+    by_items = list({row.items: row for row in sorted(rows, key=lambda row: (row.items, row.peak_hbm_bytes))}.values())
+    enough = max((number for number, row in enumerate(by_items) if row.headroom_bytes >= 0), default=0)
+    first, last = by_items[min(enough, len(by_items) - 2) :][:2]
+    # Arguments that do not grow, and the rest, which does.
     slope = (last.peak_hbm_bytes - first.peak_hbm_bytes) / (last.items - first.items)
-    estimate = last.items + (last.hbm_capacity_bytes - last.peak_hbm_bytes) / slope if slope > 0 else None
-    return Largest(chip=chip, topology=topology, items=max(fitting, default=0.0), estimate=estimate)
+    return Largest(
+        chip=chip,
+        topology=topology,
+        items=max((row.items for row in rows if row.fits), default=0.0),
+        estimate=last.items + last.headroom_bytes / slope if slope > 0 else None,
+        line=(first.items, last.items),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 
 import msgspec
 
@@ -83,8 +84,9 @@ class Energy(msgspec.Struct, frozen=True, kw_only=True):
 def run_energy(ops: Sequence[Group | OpActivity], chip: Chip, total_ps: int) -> Energy:
     """Return what a device took for some ops, all those of a run of ``total_ps``."""
     model = energy_model(chip)
-    joules, watts = model.joules(chip), model.idle_watts(chip)
-    found = tuple(_op_energy(op, joules, watts) for op in ops)
+    # Layers repeat: of the ops of a large program one in ten differs from those before.
+    taken, watts = cache(partial(_by_unit, model.joules(chip))), model.idle_watts(chip)
+    found = tuple(_op_energy(op, taken(tuple(op.activity.items())), watts) for op in ops)
     rest_fj = watts_to_fj(watts, total_ps - sum(op.time_ps for op in ops))
     units = dict.fromkeys(UNITS, 0) | {IDLE: rest_fj + sum(op.idle_fj for op in found)}
     for op in found:
@@ -131,11 +133,16 @@ def action_counts(use: Utilisation, chip: Chip) -> dict[str, float]:
     }
 
 
-def _op_energy(op: Group | OpActivity, joules: Mapping[str, float], watts: float) -> OpEnergy:
+def _by_unit(joules: Mapping[str, float], activity: tuple[tuple[str, float], ...]) -> dict[str, int]:
+    """Return the femtojoules of some activity, by unit."""
     units_fj: dict[str, int] = {}
-    for key, fj in energy_of(op.activity, joules).items():
+    for key, fj in energy_of(dict(activity), joules).items():
         unit = unit_of(key)
         units_fj[unit] = units_fj.get(unit, 0) + fj
+    return units_fj
+
+
+def _op_energy(op: Group | OpActivity, units_fj: dict[str, int], watts: float) -> OpEnergy:
     idle_fj = watts_to_fj(watts, op.time_ps)
     total_fj = idle_fj + sum(units_fj.values())
     return OpEnergy(name=op.name, line=op.line, units_fj=units_fj, idle_fj=idle_fj, total_fj=total_fj)

@@ -9,6 +9,7 @@ from tpusim.analysis.explained.facts import AnyFacts, InnerOp, InsideFacts, Step
 from tpusim.analysis.path.critical import CriticalPath
 from tpusim.program.steps import Step
 from tpusim.timeline.records import CORE, Record, executions, totals
+from tpusim.units import PS_PER_SECOND
 
 _SHOWN = 12
 
@@ -87,7 +88,7 @@ def transfer_facts(
         target=ends[1],
         latency_ps=latency_ps,
         run_bytes=run_bytes,
-        reached_bytes_per_second=n_bytes / moved_ps * 1e12 if moved_ps else 0.0,
+        reached_bytes_per_second=n_bytes / moved_ps * PS_PER_SECOND if moved_ps else 0.0,
         reachable_bytes_per_second=reachable_bytes_per_second,
         exposed_ps=sum(record.total_ps for record in waits),
         waited_by=tuple(dict.fromkeys(record.name for record in waits if record.duration_ps)),

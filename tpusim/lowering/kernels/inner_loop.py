@@ -10,47 +10,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import LOAD, STORE, VECTOR
-from tpusim.lowering.kernels.vector import is_waiting, registers_of
-from tpusim.program.work import VectorLoop, Work
+from tpusim.hardware.units import LOAD, STORE
+from tpusim.lowering.kernels.values import ValueCost
+from tpusim.lowering.kernels.vector import registers_of
+from tpusim.program.work import VectorLoop
 from tpusim.semantics.demand.inlining import Body, sources_of
 
 
-def inner_loop(body: Body, works: Mapping[int, Work], shares: Sequence[float], chip: Chip) -> VectorLoop:
-    """Return the loop of a whole kernel; ``works`` are its values' work by position, ``shares`` how much is needed."""
+def inner_loop(body: Body, costs: Mapping[int, ValueCost], shares: Sequence[float], chip: Chip) -> VectorLoop:
+    """Return the loop of a whole kernel; ``costs`` are its values' by position, ``shares`` how much is needed."""
     sources, sizes = sources_of(body), _sizes(body, chip)
-    loaded, stored = chip.vector_ops.latency[LOAD], chip.vector_ops.latency[STORE]
-    ready: dict[int, float] = {}
-    last_use: dict[int, float] = {}
-    for at, work in works.items():
-        item = body.values[at]
-        made_of = [sources[operand] for operand in item.operands]
-        # What comes from VMEM is loaded where it is used.
-        begin = max([ready.get(source, loaded) for source in made_of], default=0.0)
-        widest = max([1.0, sizes[at], *[sizes[operand] for operand in item.operands]])
-        ready[at] = begin + _chain_cycles(item.instruction.opcode, work, chip) / widest
-        for source in made_of:
-            if begin > last_use.get(source, 0.0):
-                last_use[source] = begin
-    counts = {at: sizes[at] * shares[at] for at in works}
+    # What comes from VMEM is loaded where it is used.
+    ready, last_use = [chip.vector_ops.latency[LOAD]] * len(sizes), [0.0] * len(sizes)
+    for at, cost in costs.items():
+        operands = body.values[at].operands
+        begin, widest = 0.0, max(1.0, sizes[at])
+        for operand in operands:
+            begin, widest = max(begin, ready[sources[operand]]), max(widest, sizes[operand])
+        ready[at] = begin + cost.chain_cycles / widest
+        for operand in operands:
+            last_use[sources[operand]] = max(begin, last_use[sources[operand]])
+    counts = {at: sizes[at] * shares[at] for at in costs}
     turns = max(counts.values(), default=0.0)
     if not turns:
         return VectorLoop()
     # A register is taken from the cycle in which it is written to that of its last reader.
-    held = sum((max(0.0, last_use.get(at, 0.0) - ready[at]) + 1) * count for at, count in counts.items())
-    return VectorLoop(turns, max(ready.values()) + stored, held / turns)
+    held = sum([(max(0.0, last_use[at] - ready[at]) + 1) * count for at, count in counts.items()])
+    return VectorLoop(turns, max([ready[at] for at in costs]) + chip.vector_ops.latency[STORE], held / turns)
 
 
 def _sizes(body: Body, chip: Chip) -> list[float]:
     """Return the registers of each value of a kernel, and at negative positions of its operands."""
     made = [*[item.instruction for item in body.values], *reversed(body.operands)]
     return registers_of([instruction.shape for instruction in made], chip)
-
-
-def _chain_cycles(opcode: str, work: Work, chip: Chip) -> float:
-    """Return how long a value takes if all operations of its expansion wait for each other."""
-    latency = chip.vector_ops.latency
-    if is_waiting(opcode):
-        # Its slots are mostly empty ones, and what they wait for is in it: of all of them one is a cycle.
-        latency = latency | {VECTOR: 1 / chip.vpu.alu_slots}
-    return sum([ops * latency.get(unit, 1.0) for unit, ops in work.ops.items()])

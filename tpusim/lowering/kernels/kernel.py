@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from math import inf, prod
 from operator import itemgetter
@@ -17,7 +17,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
 from tpusim.ir.attributes import WindowConfig
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import ELEMENTWISE, FREE, MOVES_ONLY, PRODUCTS, REDUCTIONS
+from tpusim.ir.ops import ELEMENTWISE, MOVES_ONLY, PRODUCTS
 from tpusim.lowering.kernels.inner_loop import inner_loop
 from tpusim.lowering.kernels.products import conversion_work, product_work
 from tpusim.lowering.kernels.stages import stages_of
@@ -36,7 +36,8 @@ from tpusim.lowering.kernels.tiles import (
     run_pitch_bytes,
     streaming_tiles,
 )
-from tpusim.lowering.kernels.vector import Site, estimated_type, stored_registers, vector_work
+from tpusim.lowering.kernels.values import ValueCost, value_costs
+from tpusim.lowering.kernels.vector import estimated_type, stored_registers
 from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
@@ -61,7 +62,10 @@ from tpusim.units import seconds_to_ps
 
 
 class Plan(NamedTuple):
-    """What is known of a kernel before its tiles are: ``sides`` and ``feeds`` say what its product is made of."""
+    """What is known of a kernel before its tiles are: ``sides`` and ``feeds`` say what its product is made of.
+
+    ``shares`` say how much of each value is needed, ``costs`` by position what those take of which anything is.
+    """
 
     scope: Scope
     instruction: Instruction
@@ -71,6 +75,7 @@ class Plan(NamedTuple):
     sides: dict[int, str]
     feeds: dict[str, str]
     shares: list[float]
+    costs: dict[int, ValueCost]
 
 
 def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Work | None = None) -> Kernel:
@@ -83,12 +88,12 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         tiled(plan, nest, extra),
         **scope.label(instruction, category),
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
-        flops=product_flops + sum(_flops(item) * share for item, share in zip(body.values, plan.shares, strict=True)),
+        flops=product_flops + sum([cost.flops * plan.shares[at] for at, cost in plan.costs.items()]),
         product_flops=product_flops,
         flops_type=products[0][1].operand_type if products else _other_type(body, scope.chip),
         compiler_cycles=window.estimated_cycles if window else 0,
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
-        family=_family(body.values, [product for _, product in products]),
+        family=_family(body, [product for _, product in products]),
     )
     return operations_of(scope.chip).kernel(instruction, made, scope.chip)
 
@@ -97,13 +102,16 @@ def plan_of(scope: Scope, instruction: Instruction) -> Plan:
     """Return what is known of the kernel of a scheduled instruction whatever its tiles are."""
     body = scope.body_of(instruction)
     demand = demand_of(body)
-    products = [(at, _product(item)) for at, item in enumerate(body.values) if item.instruction.opcode in PRODUCTS]
+    found = enumerate(body.values) if body.opcodes & PRODUCTS else ()
+    products = [(at, _product(item)) for at, item in found if item.instruction.opcode in PRODUCTS]
     # A fusion is tiled around one product; any other one in it has to live with the same loops.
     products = _main_first(scope, body, products, instruction.backend_config.window_config)
     sides = _sides(body, products[0][0]) if products else {}
     feeds = {body.operands[-1 - at].name: side for at, side in sides.items() if at < 0}
     touched = accesses(body, demand, instruction)
-    return Plan(scope, instruction, body, touched, products, sides, feeds, _shares(body, demand))
+    shares = _shares(body, demand)
+    costs = value_costs(scope, body.values, shares)
+    return Plan(scope, instruction, body, touched, products, sides, feeds, shares, costs)
 
 
 def tiled(plan: Plan, nest: Nest | None, extra: Work | None = None) -> Kernel:
@@ -111,12 +119,13 @@ def tiled(plan: Plan, nest: Nest | None, extra: Work | None = None) -> Kernel:
     scope, body, touched, products = plan.scope, plan.body, plan.touched, plan.products
     window = plan.instruction.backend_config.window_config
     tiles = nest.tiles if nest else vector_tiles(plan)
-    computes = any(item.instruction.opcode not in MOVES_ONLY for item in body.values)
-    other = _other_work(scope, body, plan.shares, plan.sides, nest)
+    computes = not body.opcodes <= MOVES_ONLY
+    other = _other_costs(plan, nest)
     loop = inner_loop(body, other, plan.shares, scope.chip)
     fed = set(plan.feeds) if len(products) < 2 else _fed(body, products)
     stages = []
-    for part, accesses_of in _by_stage(plan, _product_works(plan, nest) | other):
+    works = _product_works(plan, nest) | {at: cost.work for at, cost in other.items()}
+    for part, accesses_of in _by_stage(plan, works):
         part += conversion_work(accesses_of, plan.feeds, nest, scope.chip, computes=computes)
         stages.append((part + _register_traffic(scope, accesses_of, fed)) * (1 / tiles))
     work = stages[0] if len(stages) == 1 else sum_work(stages)
@@ -146,19 +155,20 @@ def _sharing_cores(scope: Scope, instruction: Instruction) -> int:
 
 def _other_type(body: Body, chip: Chip) -> str:
     """Return the type against whose rate a kernel without products is measured."""
+    if "custom-call" not in body.opcodes:
+        return "f32"
     calls = (item for item in body.values if item.instruction.opcode == "custom-call")
     call = next((item for item in calls if item.instruction.backend_config.cost_estimate), None)
     # Vector work is measured against f32.
     return estimated_type(call.computation, call.instruction, chip) if call else "f32"
 
 
-def _family(inner: Sequence[Inner], products: list[Product]) -> Family:
-    opcodes = {item.instruction.opcode for item in inner}
-    if "custom-call" in opcodes:
+def _family(body: Body, products: list[Product]) -> Family:
+    if "custom-call" in body.opcodes:
         return "custom call"
     if products:
         return "convolution" if any(WINDOW in product.kinds for product in products) else "product"
-    return "copy" if opcodes <= MOVES_ONLY else "vector"
+    return "copy" if body.opcodes <= MOVES_ONLY else "vector"
 
 
 def is_scalar(scope: Scope, instruction: Instruction) -> bool:
@@ -207,26 +217,17 @@ def _shares(body: Body, demand: Demand) -> list[float]:
     return [needed_share(parts, item.instruction.shape) for parts, item in pairs]
 
 
-def _other_work(
-    scope: Scope, body: Body, shares: list[float], sides: dict[int, str], nest: Nest | None
-) -> dict[int, Work]:
-    """Return the work of all in a kernel but its products, by position: of what is needed, as often as it is made."""
+def _other_costs(plan: Plan, nest: Nest | None) -> dict[int, ValueCost]:
+    """Return what all in a kernel but its products takes, by position: what is needed, as often as it is made."""
     # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
-    found, costs = {}, operations_of(scope.chip)
-    for at, (item, share) in enumerate(zip(body.values, shares, strict=True)):
-        if share and not item.in_place and item.instruction.opcode not in _ELSEWHERE:
-            work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
-            work = costs.work(item.instruction, work, scope.chip)
-            # What is made for an operand of the product stays as long as its tile does, and is then made anew.
-            times = share * uses.get(sides.get(at, ""), 1.0)
-            # Of most values all is needed once.
-            found[at] = work if times == 1 else work * times
+    found = {}
+    for at, cost in plan.costs.items():
+        # What is made for an operand of the product stays as long as its tile does, and is then made anew.
+        times = plan.shares[at] * uses.get(plan.sides.get(at, ""), 1.0)
+        # Of most values all is needed once.
+        found[at] = cost if times == 1 else cost.times(times, plan.body.values[at].instruction.opcode, plan.scope.chip)
     return found
-
-
-_ELSEWHERE = FREE | PRODUCTS
-"""Opcodes whose work is none, or that of the arrays."""
 
 
 def _by_stage(plan: Plan, works: dict[int, Work]) -> list[tuple[Work, list[Access]]]:
@@ -424,6 +425,7 @@ def _plain_nest(body: Body, tiles: int, window: WindowConfig | None) -> Nest:
 
 
 def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nest) -> Iterator[Stream]:
+    moves = {side: nest.fetches(side) for side in {OUT, *sides.values()}}
     for access in touched:
         side = OUT if access.is_output else sides.get(access.name, OUT)
         cut = nest.bounds.get(side, ())
@@ -433,7 +435,7 @@ def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nes
         # Only an array of as many dimensions is cut as the bounds say; rows of a gather are runs of their own.
         run = run_bytes(access.shape, cut, chip.vpu.register_shape) if len(cut) == access.shape.rank else 0
         chunk = min(filter(None, (run, access.chunk_bytes)), default=0)
-        block, fetches = access.n_bytes * overlap * nest.block_share[side], nest.fetches(side)
+        block, fetches = access.n_bytes * overlap * nest.block_share[side], moves[side]
         stride = _stride_bytes(access, cut, chunk, chip) if chunk and needs_places(chip) else 0
         yield Stream(access.name, access.space, block, fetches, access.is_output, chunk, stride)
 
@@ -457,20 +459,6 @@ def _fed(body: Body, products: list[tuple[int, Product]]) -> set[str]:
     """Return the names of a kernel's operands that any of its products is made of."""
     starts = [operand for at, _ in products for operand in body.values[at].operands[:2]]
     return {body.operands[-1 - at].name for at in made_from([item.operands for item in body.values], starts) if at < 0}
-
-
-def _flops(item: Inner) -> float:
-    """Return the operations that an instruction other than a product asks for, before padding."""
-    instruction = item.instruction
-    stated = instruction.backend_config.cost_estimate if instruction.opcode == "custom-call" else None
-    if stated:
-        return float(stated.flops)
-    if instruction.opcode in MOVES_ONLY or instruction.opcode in PRODUCTS:
-        return 0.0
-    if instruction.opcode in REDUCTIONS:
-        # Elements that go in, as in XLA's cost analysis, which leaves out one per result.
-        return float(sum(leaf.element_count for leaf in leaves(item.computation[instruction.operands[0]].shape)))
-    return float(sum(leaf.element_count for leaf in leaves(instruction.shape)))
 
 
 @rule(*ELEMENTWISE, "iota", "map")

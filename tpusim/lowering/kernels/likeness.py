@@ -2,66 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
-from msgspec import structs
+from collections.abc import Hashable, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.program.steps import Kernel
 
+if TYPE_CHECKING:
+    from tpusim.lowering.kernels.values import ValueCost
+
 
 class Likeness:
-    """Numbers the contents of a module's computations: those of one number differ in names and metadata alone."""
+    """Numbers the contents of a module's computations: those of one number differ in names and metadata alone.
+
+    ``kernels`` are those that have been made, each under the key of its fusion and with that; ``values`` what values
+    inside them take, under what they have in common.
+    """
 
     def __init__(self, module: Module) -> None:
+        self.kernels: dict[Hashable, tuple[Instruction, Kernel]] = {}
+        self.values: dict[Hashable, ValueCost] = {}
         self._module = module
         self._numbers: dict[str, int] = {}
         self._contents: dict[Hashable, int] = {}
+        self._said: dict[int, int] = {}
         self._texts: dict[int, str] = {}
-        self._kernels: dict[Hashable, tuple[Instruction, Kernel]] = {}
 
     def key(self, computation: Computation, fusion: Instruction) -> Hashable:
         """Return what two fusions have in common if they are alike: all but their names and metadata."""
         operands = [computation[name].shape for name in fusion.operands]
-        return fusion.shape, _places(fusion.operands), *operands, *self._said(fusion)
+        return fusion.shape, _places(fusion.operands), *operands, self._stated(fusion.attributes)
 
-    def find(self, key: Hashable, fusion: Instruction) -> Kernel | None:
-        """Return the kernel of a fusion that is alike, with this one's names in its streams and the other's labels."""
-        if key not in self._kernels:
-            return None
-        other, kernel = self._kernels[key]
-        names = dict(zip((other.name, *other.operands), (fusion.name, *fusion.operands), strict=True))
-        streams = tuple([structs.replace(each, operand=names[each.operand]) for each in kernel.streams])
-        return structs.replace(kernel, streams=streams)
-
-    def enter(self, key: Hashable, fusion: Instruction, kernel: Kernel) -> None:
-        """Keep the kernel of a fusion for those that are alike."""
-        self._kernels[key] = fusion, kernel
+    def of_value(self, computation: Computation, instruction: Instruction) -> Hashable:
+        """Return what two instructions have in common that compute alike: all but their names and metadata."""
+        said, by_name = instruction.attributes, computation.by_name
+        number = self._said.get(id(said)) or self._stated(said)
+        return instruction.opcode, instruction.shape, number, *[by_name[name].shape for name in instruction.operands]
 
     def _number(self, name: str) -> int:
         """Return the number of what a computation has in it."""
         if name not in self._numbers:
-            computation = self._module[name]
-            place = {each.name: at for at, each in enumerate(computation.instructions)}
-            content: list[Hashable] = [place[computation.root_name]]
+            computation, known = self._module[name], self._said
+            place = dict(zip(computation.by_name, count())).__getitem__
+            content: list[Hashable] = [place(computation.root_name)]
             for each in computation.instructions:
-                operands = tuple([place[operand] for operand in each.operands])
-                content.append((each.opcode, each.shape, operands, each.immediate, *self._said(each)))
-            self._numbers[name] = self._contents.setdefault(tuple(content), len(self._contents))
+                # Instructions that state the same share one dict, so that what it says is gone through once.
+                said = known.get(id(each.attributes)) or self._stated(each.attributes)
+                content += each.opcode, each.shape, each.immediate, said, *map(place, each.operands)
+            self._numbers[name] = self._numbered(content)
         return self._numbers[name]
 
-    def _said(self, instruction: Instruction) -> list[Hashable]:
-        """Return the attributes of an instruction, computations by what is in them."""
-        found: list[Hashable] = []
-        for name, value in instruction.attributes.items():
-            if name == "metadata":
-                continue
+    def _stated(self, attributes: Mapping[str, Any]) -> int:
+        """Return the number of some attributes, without metadata and with computations by what is in them."""
+        content: list[Hashable] = []
+        for name, value in attributes.items():
             if isinstance(value, ComputationName):
-                found.append((name, self._number(value)))
-            else:
-                found.append((name, value if isinstance(value, (str, int)) else self._text(value)))
+                content += name, self._number(value)
+            elif name != "metadata":
+                content += name, value if isinstance(value, (str, int)) else self._text(value)
+        found = self._said[id(attributes)] = self._numbered(content)
         return found
+
+    def _numbered(self, content: list[Hashable]) -> int:
+        return self._contents.setdefault(tuple(content), len(self._contents) + 1)
 
     def _text(self, value: object) -> str:
         """Return the value of an attribute as text, in full; the parser keeps one object for equal ones."""

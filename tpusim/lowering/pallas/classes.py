@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tpusim.lowering.pallas.blocks import Flags
-from tpusim.program.work import TileClass
+from tpusim.lowering.pallas.work import Costed
+from tpusim.program.work import TileClass, sum_work
 
 MOST_CLASSES = 512
 """Kinds of steps beyond which all are taken to be as their mean."""
@@ -18,6 +19,23 @@ _MOST_KEYS = 1 << 40
 
 Order = np.ndarray[Any, np.dtype[np.intp]]
 """A number for each step: that of its class."""
+
+
+def code_of(
+    grid: Sequence[int], code: Sequence[Costed], times: Sequence[np.ndarray[Any, Any]], moves: Sequence[Flags]
+) -> dict[str, Any]:
+    """Return what a kernel has of its code, by field of ``Kernel``; arguments are those of ``classes_of``."""
+    steps, parts = prod(grid), tuple(item.part for item in code)
+    shares = [float(np.broadcast_to(each, grid).sum()) / steps for each in times]
+    flops = sum(item.flops * share for item, share in zip(code, shares, strict=True)) * steps
+    return {
+        "tiles": steps,
+        "work": sum_work(sum_work(part.stages) * share for part, share in zip(parts, shares, strict=True)),
+        "parts": parts,
+        "classes": classes_of(grid, times, moves)[0],
+        "flops": flops,
+        "product_flops": flops,
+    }
 
 
 def classes_of(

@@ -15,15 +15,16 @@ import numpy as np
 from msgspec import structs
 
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import VMEM, MemorySpace
+from tpusim.hardware.units import MemorySpace
 from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.mosaic import DYNAMIC, KernelBody, Operation, Type, Unreadable
 from tpusim.ir.ops import COPIES, SAME_ELEMENTS
 from tpusim.lowering.kernels.tiles import blocks, run_bytes, run_pitch_bytes
 from tpusim.lowering.kernels.vector import estimated_type
+from tpusim.lowering.pallas.axes import axes_along
 from tpusim.lowering.pallas.blocks import Flags, block_indices, changes
-from tpusim.lowering.pallas.classes import classes_of
-from tpusim.lowering.pallas.merged import Merging, cut_of
+from tpusim.lowering.pallas.classes import classes_of, code_of
+from tpusim.lowering.pallas.merged import Code, Merging, cut_of
 from tpusim.lowering.pallas.operands import Fed, part_of, streams_of
 from tpusim.lowering.pallas.sends import with_sends
 from tpusim.lowering.pallas.walk import Assumptions, Times, Transfer, Walk
@@ -31,7 +32,7 @@ from tpusim.lowering.pallas.work import Costed, code_lines, costed
 from tpusim.lowering.scope import Scope
 from tpusim.program.grid import CodeLine, Grid
 from tpusim.program.steps import AnyStep, Kernel, TileLoop
-from tpusim.program.work import Stream, TilePart, sum_work
+from tpusim.program.work import Stream, TilePart
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, leaves
@@ -87,24 +88,16 @@ def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> 
     moved = _moved(call, scope.chip)
     kept = _kept(call, walk, moved, scope.chip)
     copied = _copied(call, walk.transfers)
-    steps = prod(call.grid)
     for name in dict.fromkeys(name for item in kept for name in item.cost.unknown):
         scope.notes.warn(f"{instruction.name}: {name} has no cost of its own: one operation per register")
-    shares = [float(np.broadcast_to(item.times, call.grid).sum()) / steps for item in kept]
-    flops = sum(item.cost.flops * share for item, share in zip(kept, shares, strict=True)) * steps
-    parts = tuple(item.cost.part for item in kept)
+    code = code_of(call.grid, [item.cost for item in kept], [item.times for item in kept], moved.moves)
     made = sum(array.made_by.flops for array in call.arrays if array.made_by)
     return Kernel(
         **scope.label(instruction, "custom fusion" if instruction.opcode == "fusion" else "custom-call"),
-        tiles=steps,
+        **code | {"flops": code["flops"] + made},
         loops=tuple(TileLoop(word, size) for word, size in zip(body.semantics, call.grid, strict=False) if size > 1),
-        work=sum_work(sum_work(part.stages) * share for part, share in zip(parts, shares, strict=True)),
-        parts=parts,
-        classes=classes_of(call.grid, [item.times for item in kept], moved.moves)[0],
         streams=(*moved.streams, *copied),
-        flops=flops + made,
-        product_flops=flops,
-        flops_type=_type(scope, instruction, parts),
+        flops_type=_type(scope, instruction, code["parts"]),
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         cores=_cores(scope, call),
         family="hand-written",
@@ -157,28 +150,27 @@ def merging(scope: Scope, instruction: Instruction, body: KernelBody, operands: 
         transform, array = body.functions.get(body.windows[at].transform), call.arrays[at]
         indices = block_indices(transform, call.grid, call.contents)
         cuts.append(cut_of(call.grid, body.windows[at].bounds, indices, is_output=array.is_output))
-    arguments = [walk.references(item.operations) for item in kept]
+    numbers = {body.main.block.arguments[body.first_window + at]: cut for at, cut in zip(shown, cuts, strict=True)}
+    # What stays in one block throughout goes along nothing.
+    known = {n: cut.along for n, cut in numbers.items() if len(cut.along) == len(body.main.types[n].dimensions)}
 
     def stream_of(number: int, bounds: tuple[int, ...], fetches: int) -> Stream:
         array = call.arrays[shown[number]]
         return _stream(array, _block(array.shape, bounds), fetches, scope.chip)
 
-    first_scratch = len(body.main.block.arguments) - body.scratch
-    scratch = [body.main.argument_type(first_scratch + at) for at in range(body.scratch)]
     return Merging(
         kernel=kernel,
         grid=call.grid,
         cuts=tuple(cuts),
-        times=tuple(item.times for item in kept),
-        touched=tuple(frozenset(n for n, at in enumerate(shown) if body.first_window + at in own) for own in arguments),
-        scratch_bytes=sum(_bytes(kind) for kind in scratch if kind.space == VMEM),
-        value_bytes=max((_bytes(kind) for kind in body.main.types if kind.kind == "vector"), default=0.0),
+        code=tuple(
+            Code(item.operations, item.times, [numbers[n] for n in walk.arguments(item.operations) if n in numbers])
+            for item in kept
+        ),
+        types=body.main.types,
+        along=axes_along(body.main.block, body.main.types, known),
+        scratch=body.main.block.arguments[len(body.main.block.arguments) - body.scratch :],
         stream_of=stream_of,
     )
-
-
-def _bytes(kind: Type) -> float:
-    return prod(kind.dimensions) * kind.element_bits / 8
 
 
 def _code(number: int, item: _Kept, types: Sequence[Type], chip: Chip) -> list[CodeLine]:

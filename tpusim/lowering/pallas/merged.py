@@ -1,14 +1,13 @@
 """A kernel with larger blocks: steps that are neighbours in its grid as one, with the blocks and the work of all.
 
-What a body does with larger blocks is the same code on more registers: units have as much to do, but what waits for
-each other does so once a step and not once for each, a step's own cost and the latency of its blocks are paid once, and
-blocks that do not depend on a dimension are fetched once for what were several steps of it. Where a product is summed
-over more at once the parts of sums are fewer; that is left out, so that the time errs on the side of too long.
+What a body does with larger blocks is the same code on larger vectors: each axis that goes along the dimension of the
+grid is longer, and what has no such axis, as what is done once for each row of attention, is done once and not for each
+of the steps. So are a step's own cost, what waits for each other, and blocks that do not depend on the dimension.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -17,11 +16,14 @@ from msgspec import structs
 
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import VMEM
+from tpusim.ir.mosaic import Operation, Type
+from tpusim.lowering.pallas.axes import Along, grown
 from tpusim.lowering.pallas.blocks import Flags
-from tpusim.lowering.pallas.classes import classes_of
+from tpusim.lowering.pallas.classes import code_of
 from tpusim.lowering.pallas.walk import Times
+from tpusim.lowering.pallas.work import costed, packed_registers
 from tpusim.program.steps import Kernel, TileLoop
-from tpusim.program.work import Stream, sum_work
+from tpusim.program.work import Stream
 
 
 class Cut(NamedTuple):
@@ -56,27 +58,34 @@ def cut_of(
     return Cut(bounds, indices, tuple(along), is_output)
 
 
-class Merging(NamedTuple):
-    """What of a kernel it takes to merge its steps: ``touched`` are the cuts that the code of a part names.
+class Code(NamedTuple):
+    """Code without a branch: how often it runs in each step, and of which ``cuts`` it names blocks."""
 
-    ``scratch_bytes`` of VMEM are its own buffers, ``value_bytes`` the largest vector that it computes. ``stream_of`` is
-    given the number of a cut, its bounds, and how often such a block moves.
+    operations: Sequence[Operation]
+    times: Times
+    cuts: Sequence[Cut]
+
+
+class Merging(NamedTuple):
+    """What of a kernel it takes to merge its steps: its values by their ``types``, and what their axes go ``along``.
+
+    ``scratch`` are its own buffers. ``stream_of`` is given the number of a cut, its bounds, and how often such a block
+    moves.
     """
 
     kernel: Kernel
     grid: tuple[int, ...]
     cuts: tuple[Cut, ...]
-    times: tuple[Times, ...]
-    touched: tuple[frozenset[int], ...]
-    scratch_bytes: float
-    value_bytes: float
+    code: tuple[Code, ...]
+    types: tuple[Type, ...]
+    along: Mapping[int, Along]
+    scratch: Sequence[int]
     stream_of: Callable[[int, tuple[int, ...], int], Stream]
 
 
 def merged(found: Merging, counts: Sequence[int], chip: Chip) -> Kernel | None:
     """Return a kernel of which ``counts`` neighbours along each dimension are one step, None if that does not fit."""
     kernel, grid = found.kernel, tuple(bound // count for bound, count in zip(found.grid, counts, strict=True))
-    steps, size = prod(grid), prod(counts)
     streams, moves = list[Stream](), list[Flags]()
     for number, cut in enumerate(found.cuts):
         changed = _changed(cut, found.grid, counts)
@@ -84,24 +93,20 @@ def merged(found: Merging, counts: Sequence[int], chip: Chip) -> Kernel | None:
         beside = changed.copy() if cut.is_output else np.roll(changed, -1)
         beside[0 if cut.is_output else -1] = False
         moves.append(beside)
-    vmem_bytes = _vmem_bytes(found, streams, counts)
+    types = grown(found.types, found.along, counts)
+    vmem_bytes = _vmem_bytes(found, streams, types, chip)
     if vmem_bytes > chip.vmem.kernel_bytes:
         return None
-    times = [_runs(found, part, counts) for part in range(len(kernel.parts))]
-    parts = tuple(structs.replace(p, stages=tuple(work * size for work in p.stages)) for p in kernel.parts)
-    shares = [float(each.sum()) / steps for each in times]
     # Dimensions of one step have no loop, and no name.
     words = iter(loop.over for loop in kernel.loops)
     named = [(next(words, "") if bound > 1 else "", left) for bound, left in zip(found.grid, grid, strict=True)]
+    code = [costed(part.operations, types, chip) for part in found.code]
     return structs.replace(
         kernel,
-        tiles=steps,
         loops=tuple(TileLoop(word, left) for word, left in named if left > 1),
-        work=sum_work(sum_work(part.stages) * share for part, share in zip(parts, shares, strict=True)),
-        parts=parts,
-        classes=classes_of(grid, times, moves)[0],
         streams=tuple(streams),
         scoped_vmem_bytes=round(vmem_bytes),
+        **code_of(grid, code, [_runs(found, part, counts) for part in found.code], moves),
     )
 
 
@@ -142,35 +147,36 @@ def _grouped(numbers: np.ndarray[Any, Any], counts: Sequence[int], combine: Any)
     return np.asarray(combine(numbers.reshape(shape), axis=tuple(range(1, 2 * numbers.ndim, 2))))
 
 
-def _runs(found: Merging, part: int, counts: Sequence[int]) -> Times:
-    """Return how often the code of a part runs in each merged step, on blocks of all of it.
+def _runs(found: Merging, part: Code, counts: Sequence[int]) -> Times:
+    """Return how often the code of a part runs in each merged step: once for all of it, if it does for some.
 
-    Where it reads a block that is larger now it is done for all of that if it is for some; anything else is done for
-    those steps that did it.
+    What reads a larger block piece by piece does so as many times more.
     """
-    touched = [
-        count if any(found.cuts[number].scales(dimension) for number in found.touched[part]) else 1
-        for dimension, count in enumerate(counts)
-    ]
-    others = [count // own for count, own in zip(counts, touched, strict=True)]
-    times = np.broadcast_to(found.times[part], found.grid).astype(float)
-    return _grouped(_grouped(times, touched, np.max), others, np.mean)
+    values = {n for operation in part.operations for n in (*operation.operands, *operation.results)}
+    whole = {dimension for n in values if found.types[n].kind == "vector" for dimension in found.along[n]}
+    times = _grouped(np.broadcast_to(part.times, found.grid).astype(float), counts, np.max)
+    for dimension, count in enumerate(counts):
+        if dimension not in whole and any(cut.scales(dimension) for cut in part.cuts):
+            times *= count
+    return times
 
 
-def _vmem_bytes(found: Merging, streams: Sequence[Stream], counts: Sequence[int]) -> float:
+def _vmem_bytes(found: Merging, streams: Sequence[Stream], types: Sequence[Type], chip: Chip) -> float:
     """Return the VMEM that a merged step needs: two of each block, its own buffers, and the largest vector on its way.
 
-    Buffers are taken to be as large as results are: sums are kept in them.
+    What the kernel has on its way now says how much of that vector is.
     """
 
-    def blocks(streams: Sequence[Stream]) -> float:
-        return sum(s.block_bytes * (2 if s.fetches > 1 else 1) for s in streams if s.space != VMEM)
+    def known(streams: Sequence[Stream], types: Sequence[Type]) -> float:
+        blocks = sum(s.block_bytes * (2 if s.fetches > 1 else 1) for s in streams if s.space != VMEM)
+        return blocks + sum(held(types[n]) for n in found.scratch if types[n].space == VMEM)
 
-    of_result = prod(
-        count
-        for dimension, count in enumerate(counts)
-        if any(cut.is_output and cut.scales(dimension) for cut in found.cuts)
-    )
-    own = blocks(found.kernel.streams)
-    rest = max(0.0, found.kernel.vmem_bytes - own - found.scratch_bytes)
-    return blocks(streams) + found.scratch_bytes * of_result + max(rest, found.value_bytes) * prod(counts)
+    def held(kind: Type) -> float:
+        return packed_registers(kind, chip) * chip.vpu.register_bytes
+
+    def largest(types: Sequence[Type]) -> float:
+        return max((held(kind) for kind in types if kind.kind == "vector"), default=0.0)
+
+    value = largest(found.types)
+    rest = max(value, found.kernel.vmem_bytes - known(found.kernel.streams, found.types))
+    return known(streams, types) + rest * largest(types) / max(1.0, value)

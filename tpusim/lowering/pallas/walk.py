@@ -86,9 +86,10 @@ class Walk:
         self._block(self._body.main.block, np.ones((1,) * len(self._grid)))
         return self
 
-    def references(self, operations: Sequence[Operation]) -> set[int]:
-        """Return the positions of the kernel's arguments to whose memory some operations refer."""
-        return {self._roots[n] for operation in operations for n in operation.operands if n in self._roots}
+    def arguments(self, operations: Sequence[Operation]) -> set[int]:
+        """Return the kernel's arguments to whose memory some operations refer."""
+        roots = {self._roots[n] for operation in operations for n in operation.operands if n in self._roots}
+        return {self._body.main.block.arguments[at] for at in roots}
 
     def _block(self, block: Block, times: Times) -> list[Scalar]:
         """Go through a block; return what it hands on."""

@@ -23,7 +23,7 @@ from tpusim.lowering.kernels.stages import stage_numbers
 from tpusim.lowering.scope import entering
 from tpusim.program.grid import CodeLine
 from tpusim.program.work import TilePart, Work, scaled, sum_work
-from tpusim.semantics.mosaic import OPCODES
+from tpusim.semantics.mosaic import OPCODES, PRODUCTS, REDUCTIONS
 from tpusim.semantics.precision import passes_of
 from tpusim.shapes.dtype import DTYPES
 
@@ -142,11 +142,8 @@ def _stages(operations: Sequence[Operation], works: Sequence[Work]) -> list[int]
     made_at = {number: at for at, operation in enumerate(operations) for number in operation.results}
     made_of = [[made_at.get(number, -1) for number in operation.operands] for operation in operations]
     products = {at for at, work in enumerate(works) if work.matmuls}
-    reductions = [at for at, operation in enumerate(operations) if operation.name in _REDUCTIONS]
+    reductions = [at for at, operation in enumerate(operations) if operation.name in REDUCTIONS]
     return stage_numbers(made_of, products, reductions)
-
-
-_REDUCTIONS = ("vector.multi_reduction", "tpu.all_reduce", "tpu.reduce_index", "vector.reduction")
 
 
 class _Chain(NamedTuple):
@@ -180,15 +177,12 @@ _NO_CHAIN = _Chain(0.0, 0)
 
 def _latency(work: Work, site: Site, operation: Operation) -> float:
     """Return how long an operation takes for one register, if all that it is made of waits for each other."""
-    if operation.name in _PRODUCTS:
+    if operation.name in PRODUCTS:
         return 0.0
     numbers = [n for n in (*operation.operands, *operation.results) if site.types[n].kind == "vector"]
     widest = max([1.0, *(register_count(site.types[n], site.chip) for n in numbers)])
     latency = site.chip.vector_ops.latency
     return sum(ops * latency.get(unit, 1.0) for unit, ops in work.ops.items()) / (site.repeats or widest)
-
-
-_PRODUCTS = ("tpu.matmul", "vector.contract")
 
 
 def _work(site: Site, operation: Operation) -> Work:
@@ -357,7 +351,7 @@ def _bits(site: Site, operation: Operation) -> Work:
     return Work()
 
 
-@_rule(*_REDUCTIONS)
+@_rule(*REDUCTIONS)
 def _reduce(site: Site, operation: Operation) -> Work:
     """Combine whole registers, then fold what is left over sublanes and lanes."""
     (source, *_), (result,) = operation.operands, operation.results
@@ -448,7 +442,7 @@ def _repeat(site: Site, operation: Operation) -> Work:
     return Work()
 
 
-@_rule(*_PRODUCTS)
+@_rule(*PRODUCTS)
 def _product(site: Site, operation: Operation) -> Work:
     """Stream the rows of the left operand past the right one, which stays in the arrays a tile at a time."""
     left, right, out = (site.types[number] for number in (*operation.operands[:2], *operation.results))

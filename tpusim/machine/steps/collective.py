@@ -79,8 +79,7 @@ def _activity(core: Core, step: Collective, plan: CommunicationPlan) -> dict[str
     # What is passed on was received into HBM, if the result lies there, and is read again.
     relayed_bytes = plan.relayed * step.n_bytes if step.hbm_bytes else 0.0
     # All but a device's own are added up: in two phases each its part of them, in a single one everybody everything.
-    single = step.algorithm is not None and step.algorithm.single_phase
-    share = (step.group_size - 1) / (1 if single else max(1, step.group_size))
+    share = (step.group_size - 1) / (1 if plan.single_phase else max(1, step.group_size))
     registers = step.flops * share / core.device.chip.vpu.register_elements
     sums = {VECTOR: registers, LOAD: 2 * registers, STORE: registers} if registers else {VECTOR: 0.0}
     return {ICI: plan.carried * step.n_bytes, HBM: step.hbm_bytes + relayed_bytes, **sums}

@@ -241,16 +241,20 @@ def _widen(halves: Array, words: Array) -> None:
 
 
 @njit(cache=True)
+def _rounded(word: np.uint32) -> np.uint32:
+    """Return the bits of an f32 with those of the nearest bf16 in their upper half: to even, NaN stays NaN."""
+    if (word & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
+        # The quiet bit: a NaN whose payload lies in the lower half would be cut down to an infinity.
+        return word | np.uint32(0x400000)
+    # Half a unit less one, plus the last bit that stays: ties go to even, and a carry may reach the exponent.
+    return word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))
+
+
+@njit(cache=True)
 def _round(words: Array, halves: Array) -> None:
-    """Make bf16 of f32, both as bits: to nearest even, NaN stays NaN."""
+    """Make bf16 of f32, both as bits."""
     for i in range(words.size):
-        word = words[i]
-        if (word & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
-            # The quiet bit: a NaN whose payload lies in the lower half would be cut down to an infinity.
-            halves[i] = (word >> np.uint32(16)) | np.uint32(0x40)
-        else:
-            # Half a unit less one, plus the last bit that stays: ties go to even, and a carry may reach the exponent.
-            halves[i] = (word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+        halves[i] = _rounded(words[i]) >> np.uint32(16)
 
 
 def as_rounded(array: Array, dtype: Type) -> Array:
@@ -266,12 +270,7 @@ def as_rounded(array: Array, dtype: Type) -> Array:
 def _round_words(words: Array, rounded: Array) -> None:
     """Round f32 to the nearest bf16, both as the bits of f32; as ``_round`` and ``_widen`` after it."""
     for i in range(words.size):
-        word = words[i]
-        if (word & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
-            word |= np.uint32(0x400000)
-        else:
-            word += np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))
-        rounded[i] = word & np.uint32(0xFFFF0000)
+        rounded[i] = _rounded(words[i]) & np.uint32(0xFFFF0000)
 
 
 @njit(cache=True)

@@ -10,6 +10,7 @@ from tpusim.ir.module import Instruction
 from tpusim.ir.mosaic import Unreadable
 from tpusim.numerics.custom_calls.table import target
 from tpusim.numerics.pallas.kernel import Call, KernelRun, bound_kernel, drive
+from tpusim.numerics.pallas.table import seen_as
 from tpusim.numerics.registry import array_shape
 from tpusim.numerics.site import Meet, Site
 from tpusim.semantics.aliasing import in_place_operands
@@ -38,10 +39,5 @@ def pallas_call(site: Site, instruction: Instruction, operands: list[Any]) -> Ge
     if run.device == min(company):
         drive(company)
     pairs = zip(run.results, shapes, strict=True)
-    values = tuple(_as_declared(array, numpy_dtype(shape.dtype)) for array, shape in pairs)
+    values = tuple(seen_as(array, numpy_dtype(shape.dtype)) for array, shape in pairs)
     return values if isinstance(instruction.shape, TupleShape) else values[0]
-
-
-def _as_declared(array: Any, dtype: Any) -> Any:
-    """Return a result in the element type of its instruction: with a sign or without, or a truth value."""
-    return array.view(dtype) if array.dtype.itemsize == dtype.itemsize else array.astype(dtype)

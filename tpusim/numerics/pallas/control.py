@@ -30,12 +30,12 @@ def _switch(where: BoundWhere) -> Function:
 
 @operation("scf.for", in_frame=True)
 def _for(where: BoundWhere) -> Function:
-    body, number_type = where.code(0), np.int32
+    body = where.code(0)
 
     def loop(frame: Frame, first: Any, last: Any, step: Any, *carried: Any) -> Activity:
         values: Any = carried
         for counter in range(int(first), int(last), int(step)):
-            values = yield from body.run(frame, (number_type(counter), *values))
+            values = yield from body.run(frame, (np.int32(counter), *values))
         return values
 
     return loop
@@ -104,8 +104,8 @@ def _core(where: Where) -> Function:
 def _seed(where: Where) -> Function:
     """Seed the generator."""
 
-    def seed(frame: Frame, *seeds: Any) -> None:
-        frame.run.seed([int(seed) & 0xFFFFFFFF for seed in seeds])
+    def seed(frame: Frame, *words: Any) -> None:
+        frame.run.seed([int(word) & 0xFFFFFFFF for word in words])
 
     return seed
 

@@ -17,7 +17,7 @@ from tpusim.numerics.pallas.blocks import Blocks
 from tpusim.numerics.pallas.code import Activity, Code, Frame, bind
 from tpusim.numerics.pallas.memory import new_memory
 from tpusim.numerics.pallas.references import Reference
-from tpusim.numerics.pallas.table import SEMAPHORES, dtype_of, undefined
+from tpusim.numerics.pallas.table import SEMAPHORES, dtype_of, seen_as, undefined
 from tpusim.numerics.pallas.transfers import BARRIER, Waits
 from tpusim.numerics.registry import Array
 from tpusim.numerics.site import Settings
@@ -159,7 +159,6 @@ def drive(runs: dict[int, KernelRun]) -> None:
 
 def _as_elements(array: Array, kind: Type) -> Array:
     """Return an operand as a kernel sees it, not to be written to: signed, and of its own width."""
-    dtype = dtype_of(kind)
-    seen = array.view(dtype) if array.dtype.itemsize == dtype.itemsize else array.astype(dtype)
+    seen = seen_as(array, dtype_of(kind))
     seen.flags.writeable = False
     return seen

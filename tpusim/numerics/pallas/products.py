@@ -5,7 +5,6 @@ Source: JAX, dialect ``tpu`` of Mosaic (``matmul``); MLIR, dialect ``vector`` (`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from tpusim.numerics.pallas.table import Function, Where, dtype_of, element_of, 
 from tpusim.numerics.registry import Array, compute_type
 from tpusim.numerics.values.blocks import compute
 from tpusim.numerics.values.precision import arithmetic_of, in_passes
+from tpusim.semantics.mosaic import contract_maps, dot_lists
 from tpusim.semantics.precision import passes_between
 from tpusim.shapes.dtype import DTYPES
 
@@ -30,8 +30,7 @@ def _matmul(where: Where) -> Function:
     if stated is None:
         turned = [bool(where.attributes.get(f"transpose_{side}")) for side in ("lhs", "rhs")]
         return _product(where, DotDimensions((), (), (0 if turned[0] else 1,), (1 if turned[1] else 0,)))
-    lists = [tuple(map(int, text.split(","))) if text.strip() else () for text in re.findall(r"\[([^\]]*)\]", stated)]
-    lhs, rhs, *_, order, lhs_batch, rhs_batch = lists
+    lhs, rhs, *_, order, lhs_batch, rhs_batch = dot_lists(stated)
     pairs = list(zip(order[::2], order[1::2], strict=True))
     dimensions = DotDimensions(lhs_batch, rhs_batch, lhs, rhs)
     return _product(where, dimensions, _order(where, dimensions, pairs))
@@ -75,8 +74,7 @@ def _contract(where: Where) -> Function:
     kind = str(where.attributes.get("kind", "add"))
     if "add" not in kind:
         raise where.unsupported(f"products combined by {kind}")
-    maps = [re.findall(r"d\d+", text.partition("->")[2]) for text in where.attributes["indexing_maps"]]
-    lhs, rhs, result = maps
+    lhs, rhs, result = contract_maps(where.attributes["indexing_maps"])
     batch = [d for d in result if d in lhs and d in rhs]
     summed = [d for d in lhs if d in rhs and d not in result]
     places = [tuple(side.index(d) for d in names) for names in (batch, summed) for side in (lhs, rhs)]

@@ -128,6 +128,11 @@ def unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, f"u{dtype.name}", f"u{dtype.name}")) if is_signed else dtype
 
 
+def seen_as(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Return an array as a type of the same width, with a sign or without; truth values, say, are converted."""
+    return array.view(dtype) if array.dtype.itemsize == dtype.itemsize else array.astype(dtype)
+
+
 def scalar(value: Any, dtype: np.dtype[Any]) -> Any:
     """Return one number of a type; of an integer that is too large its low bits."""
     return np.asarray(value).astype(dtype)[()]

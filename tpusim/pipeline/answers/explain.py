@@ -32,6 +32,7 @@ def explain(
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     schedule: str = "",
+    allow_overflow: bool = False,
     tried: int = 5,
 ) -> Explained:
     """Return why an op takes as long as it does, whatever it is.
@@ -39,10 +40,11 @@ def explain(
     Of a kernel: its tiles, units, memories and padding; ``tried`` is how many ways to cut it are wanted, the best of
     those that can be stated. Of a collective: its groups on the torus, the links that they share, and better orders of
     the devices. Of a loop, conditional or call: what is inside. Of a copy, transfer or wait: rates, and what waited.
-    Raises ConfigError if nothing of that name took any time.
+    ``allow_overflow`` is as for ``simulate``. Raises ConfigError if nothing of that name took any time, CapacityError
+    as ``simulate`` does.
     """
     rest: dict[str, Any] = {"topology": topology, "overrides": overrides, "schedule": schedule}
-    result = simulate(program, chip, **rest, allow_overflow=True)
+    result = simulate(program, chip, **rest, allow_overflow=allow_overflow)
     return explain_op(result, op, _slice(topology), tried)
 
 
@@ -53,10 +55,11 @@ def explain_longest(
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     schedule: str = "",
+    allow_overflow: bool = False,
 ) -> tuple[Explained, ...]:
     """Return the same of the three ops to which the end of the run owes most."""
     rest: dict[str, Any] = {"topology": topology, "overrides": overrides, "schedule": schedule}
-    result = simulate(program, chip, **rest, allow_overflow=True)
+    result = simulate(program, chip, **rest, allow_overflow=allow_overflow)
     return tuple(explain_op(result, op.name, _slice(topology)) for op in result.critical_path.ops[:MATTER_MOST])
 
 

@@ -48,6 +48,7 @@ def explain_kernel(result: Result, topology: Topology | None, kernel: Kernel, tr
         {} if computation is None else _sizes(computation, op),
         stages=stage_cycles(kernel, chip),
         floor_ps=floor_ps(kernel, chip),
+        stated_flops=_stated_flops(computation, op),
         kinds=[
             _kind(kernel, tiles, moving, chip)
             for tiles, moving in zip(kernel.classes, class_moving(kernel, chip), strict=True)
@@ -90,6 +91,12 @@ def _sizes(computation: Computation, op: str) -> dict[str, tuple[int, int]]:
     # Results of a hand-written kernel have numbers behind its name.
     named |= {f"{op}#{number}": leaf for number, leaf in enumerate(leaves(computation[op].shape))}
     return {name: (physical_bytes(shape), logical_bytes(shape)) for name, shape in named.items()}
+
+
+def _stated_flops(computation: Computation | None, op: str) -> float:
+    """Return the operations that a hand-written kernel states, 0 where it states none or that is not known."""
+    estimate = None if computation is None else computation[op].backend_config.cost_estimate
+    return float(estimate.flops) if estimate else 0.0
 
 
 def _choices(module: Module | None, chip: Chip, op: str, tried: int) -> dict[str, Any]:

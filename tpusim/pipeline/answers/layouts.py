@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
+from msgspec import structs
+
 from tpusim.compiler.layouts.orders import boundary_order, laid_out
+from tpusim.compiler.passes import compile_module
 from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
-from tpusim.ir.module import Module
+from tpusim.ir.module import Module, with_own_names
+from tpusim.pipeline.answers.device_orders import own_ps
 from tpusim.pipeline.answers.users import Users, stated_users, users_in
 from tpusim.pipeline.chip_choice import choose_chip, provenance_of
-from tpusim.pipeline.stages import load, simulate
+from tpusim.pipeline.schedules import front_end_form
+from tpusim.pipeline.stages import load, lower
+from tpusim.pipeline.targets import target_of
 from tpusim.shapes.layout_choices import LayoutChoice, layout_choice, ranked
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import ArrayShape, Shape
@@ -30,8 +36,9 @@ def layouts(
     ``stated_users``), or as found in a program (``users_in``). Each layout is compiled by tpusim, and run: other
     arguments and results lie as the users like them. Without users the least padded is the best.
 
-    Of dimensions beyond the two that vary fastest the order is the usual one: it pads nothing. The one that is marked
-    as the default is that of arguments and results. Raises ConfigError for a tuple, and for more than six dimensions.
+    Of dimensions beyond the two that vary fastest the order is the usual one: it pads nothing. Marked are the default,
+    that of arguments and results of which nobody says how they lie, and the one that the array has.
+    Raises ConfigError for a tuple, and for more than six dimensions.
     """
     array = parse_shape(shape) if isinstance(shape, str) else shape
     if not isinstance(array, ArrayShape) or array.rank > _MOST_RANK:
@@ -40,11 +47,14 @@ def layouts(
     usual = boundary_order(array, machine)
     pairs = permutations(reversed(range(array.rank)), min(2, array.rank))
     orders = [(*pair, *(d for d in reversed(range(array.rank)) if d not in pair)) for pair in pairs]
+    here = array.layout.minor_to_major if array.layout else ()
+    orders += [here] if here and here not in orders else []
     users = stated_users(array, used_by) if used_by and not isinstance(used_by, Users) else used_by
     choices = []
     for order in orders:
-        users_ps = _run_ps(users.laid_out(order), machine) if isinstance(users, Users) else None
-        choices.append(layout_choice(laid_out(array, order, machine), is_default=order == usual, users_ps=users_ps))
+        users_ps = _users_ps(users, order, machine) if isinstance(users, Users) else None
+        marks = {"is_default": order == usual, "is_present": order == here}
+        choices.append(layout_choice(laid_out(array, order, machine), users_ps=users_ps, **marks))
     return ranked(choices)
 
 
@@ -57,12 +67,21 @@ def layouts_in(
     """
     module = program if isinstance(program, Module) else load(program)
     machine = choose_chip(module, provenance_of(module), chip=chip)
+    if not module.is_scheduled:
+        # What calls hand over is used where it is called.
+        own = with_own_names(front_end_form(module))
+        inlined = compile_module(own, target_of(machine), stop_after="inline")
+        module = inlined if any(name in one.by_name for one in inlined.computations) else module
     users = users_in(module, name)
-    return layouts(users.array, machine, used_by=users), users.names
+    # Before any compiler a layout is a habit of printing, and says nothing.
+    array = users.array if module.is_scheduled else structs.replace(users.array, layout=None)
+    return layouts(array, machine, used_by=users), users.names
 
 
-def _run_ps(module: Module, chip: Chip) -> int:
-    return simulate(module, chip, schedule="compiled", allow_overflow=True).timeline.total_ps
+def _users_ps(users: Users, order: Sequence[int], chip: Chip) -> int:
+    """Return what everything that uses an array takes, without the launches of the programs that it is made."""
+    programs = [(part.times, lower(part.laid_out(order), chip, schedule="compiled")) for part in users.parts]
+    return sum(times * own_ps(program, chip, None) for times, program in programs)
 
 
 def tiled(shape: Shape, chip: Chip | str = "v5e") -> Shape | None:

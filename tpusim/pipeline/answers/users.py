@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
+from msgspec import structs
+
 from tpusim.build.base import Op
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import CONTROL_FLOW, COPIES, ELEMENTWISE, HAS_EFFECTS, REARRANGES, TUPLES, VIEWS, async_phase
+from tpusim.ir.ops import CONTROL_FLOW, COPIES, ELEMENTWISE, HAS_EFFECTS, REARRANGES, SLICES, TUPLES, VIEWS, async_phase
 from tpusim.pipeline.modules import Builder
 from tpusim.pipeline.schedules import front_end_form
+from tpusim.semantics.contexts import BodyContext, Context, EntryContext
 from tpusim.semantics.marks import with_mark
+from tpusim.semantics.trip_counts import count_trips, is_unchanged
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 _FREE, _USUAL = "auto", "default"
 
 
-class Users(NamedTuple):
-    """A module before any compiler in which an ``array``, its first argument, is used; and by what."""
+class Part(NamedTuple):
+    """A module before any compiler in which an array is used, its first argument, and how often it runs.
+
+    ``results`` says of each result whether it may lie as it likes (``auto``) or as programs hand results on.
+    """
 
     module: Module
-    array: ArrayShape
-    names: tuple[str, ...]
     results: tuple[str, ...]
-    """Of each result whether it may lie as it likes (``auto``) or as programs hand results on."""
+    times: int = 1
 
     def laid_out(self, order: Sequence[int]) -> Module:
         """Return the module with the array in an order of its dimensions, the fastest first.
@@ -38,6 +43,14 @@ class Users(NamedTuple):
         arguments = ["{" + ",".join(map(str, order)) + "}", *others]
         attributes = with_mark(self.module.attributes, "arg_layout_modes", ";".join(arguments))
         return replace(self.module, attributes=with_mark(attributes, "out_layout_modes", ";".join(self.results)))
+
+
+class Users(NamedTuple):
+    """What uses an ``array``, by the computations in which it does, and the names of that."""
+
+    array: ArrayShape
+    parts: tuple[Part, ...]
+    names: tuple[str, ...]
 
 
 class Use(NamedTuple):
@@ -83,7 +96,7 @@ def stated_users(array: ArrayShape, uses: Sequence[str]) -> Users:
     given = Array(argument(array.dimensions, str(array.dtype)), array, argument)
     made = [rule(given, use) for rule, use in (_parsed(text, array) for text in uses)]
     results = tuple(_USUAL if text.startswith("transpose") else _FREE for text in uses)
-    return Users(builder.build(builder.tuple(made)), array, tuple(uses), results)
+    return Users(array, (Part(builder.build(builder.tuple(made)), results),), tuple(uses))
 
 
 _NUMBER = re.compile(r"\d{1,9}")
@@ -157,43 +170,105 @@ def _transpose(array: Array, use: Use) -> Op:
 def users_in(module: Module, name: str) -> Users:
     """Return what uses an array of a module, through views and copies, and before any compiler what is element-wise.
 
-    Of an array that nothing but a loop uses it is what uses it there. What other devices and branches do with it is
-    left out. Raises ConfigError if nothing of that name is an array, or nothing is left that uses it.
+    That is what uses it where it is made, and in the loops that carry it, as often as these run; what a loop carries is
+    in one place for all its trips. What other devices and branches do with it is left out. Raises ConfigError if
+    nothing of that name is an array, or nothing is left that uses it.
     """
     homes = [one for one in (module.entry, *module.computations) if name in one.by_name]
     shape = homes[0][name].shape if homes else None
     if not isinstance(shape, ArrayShape):
         known = [one.name for one in module.entry if isinstance(one.shape, ArrayShape)]
         raise ConfigError(f"{module.name}: expected the name of an array, found {name!r}{did_you_mean(name, known)}")
-    for home, called in _forms(module, homes[0], name):
-        used = list(_used(home, called, module.is_scheduled))
-        if used:
-            break
-    else:
+    parts, names = [], []
+    module = replace(module, computations=tuple(map(_without_barriers, module.computations)))
+    for place in _places(module, module[homes[0].name], name):
+        used = list(_used(place, module.is_scheduled))
+        uses = [one.name for one in used if not _hands_on(one, module.is_scheduled)]
+        if not all(_is_carried(one.opcode) for one in used):
+            alone = front_end_form(_alone(module, place, used))
+            results = len(alone.entry.root.operands) if isinstance(alone.entry.root.shape, TupleShape) else 1
+            parts.append(Part(alone, (_FREE,) * results, place.times))
+            names += [f"{one} ({place.times:,} times)" if place.times > 1 else one for one in uses or [used[-1].name]]
+    if not parts:
         raise ConfigError(f"{module.name}: expected an array that some kernel uses, found {name!r}")
-    alone = front_end_form(_alone(module, home, called, used))
-    names = tuple(one.name for one in used if not _hands_on(one, module.is_scheduled))
-    results = len(alone.entry.root.operands) if isinstance(alone.entry.root.shape, TupleShape) else 1
-    return Users(alone, shape, names or (used[-1].name,), (_FREE,) * results)
+    return Users(shape, tuple(parts), tuple(names))
 
 
-def _forms(module: Module, home: Computation, name: str) -> Iterator[tuple[Computation, str]]:
-    """Yield where an array is and what it is called there: itself, then in the bodies of loops that carry it."""
-    yield home, name
-    held = [(one.name, place) for one, place in home.users.get(name, ()) if one.opcode == "tuple"]
-    users = ((user, place) for tuple_, place in held for user, _ in home.users.get(tuple_, ()))
-    for loop, place in users:
-        if loop.opcode == "while":
-            body = module[loop.attributes["body"]]
-            parts = (part for part, _ in body.users.get(body.parameters[0].name, ()))
-            for part in (part for part in parts if part.attributes.get("index") == place):
-                yield from _forms(module, body, part.name)
+def _without_barriers(computation: Computation) -> Computation:
+    """Return a computation that takes past its barriers what these hand on: they order, and lay nothing out."""
+    past: dict[str, str] = {}
+    for one in computation:
+        barrier = computation[one.operands[0]] if one.opcode == "get-tuple-element" else None
+        if barrier is not None and barrier.opcode == "opt-barrier":
+            made = computation[barrier.operands[0]]
+            if made.opcode == "tuple":
+                name = made.operands[one.attributes["index"]]
+                past[one.name] = past.get(name, name)
+    return replace(computation, instructions=_with_operands(computation, past)) if past else computation
 
 
-def _used(computation: Computation, name: str, is_scheduled: bool) -> Iterator[Instruction]:
+def _with_operands(instructions: Iterable[Instruction], names: Mapping[str, str]) -> tuple[Instruction, ...]:
+    """Return instructions that take other operands in the place of those that are named."""
+    return tuple(structs.replace(one, operands=tuple(names.get(o, o) for o in one.operands)) for one in instructions)
+
+
+class _Place(NamedTuple):
+    """A computation in which an array is, what it is called there, and how often that runs."""
+
+    context: Context
+    names: list[str]
+    times: int
+
+
+def _places(module: Module, home: Computation, name: str) -> list[_Place]:
+    """Return the computations in which an array is: its own, and the bodies of the loops that carry it."""
+    first = EntryContext(module) if home is module.entry else Context(module, home, {})
+    found = [_Place(first, [name], 1)]
+    for place in found:
+        found += _bodies(module, place)
+    return [one for place in found for one in _by_shape(place)]
+
+
+def _by_shape(place: _Place) -> Iterator[_Place]:
+    """Yield a place for each memory that an array is in there: what reads it in one cannot take it from another."""
+    shapes = {name: place.context.computation[name].shape for name in place.names}
+    for shape in dict.fromkeys(shapes.values()):
+        yield place._replace(names=[name for name in place.names if shapes[name] == shape])
+
+
+def _bodies(module: Module, place: _Place) -> Iterator[_Place]:
+    """Yield the bodies of loops that an array comes into, and enter the names under which it comes out of them."""
+    computation = place.context.computation
+    held: list[tuple[str, int | None]] = [(name, None) for name in place.names]
+    for name, at in held:
+        for user, position in computation.users.get(name, ()):
+            if user.opcode in _SAME_VALUE:
+                held.append((user.name, at))
+            elif user.opcode == "tuple" and at is None:
+                held.append((user.name, position))
+            elif user.opcode == "get-tuple-element" and user.attributes["index"] == at:
+                held.append((user.name, None))
+                place.names.append(user.name)
+            elif user.opcode == "while" and at is not None:
+                body = _body(module, place, user, at)
+                yield body
+                if is_unchanged(body.context.computation, at):
+                    held.append((user.name, at))
+
+
+def _body(module: Module, place: _Place, loop: Instruction, at: int) -> _Place:
+    """Return the body of a loop as a place of one element of the loop's tuple."""
+    counted = count_trips(module, loop, place.context.known_of(loop.operands))
+    trips = 1 if counted is None else counted.trips
+    context = BodyContext(place.context, loop, trips)
+    parts = context.computation.users.get(context.computation.parameters[0].name, ())
+    return _Place(context, [part.name for part, _ in parts if part.attributes.get("index") == at], place.times * trips)
+
+
+def _used(place: _Place, is_scheduled: bool) -> Iterator[Instruction]:
     """Yield what uses a value, and what uses that where it is the value in another form."""
-    carried = {name}
-    for instruction in computation:
+    carried = set(place.names)
+    for instruction in place.context.computation:
         if carried.isdisjoint(instruction.operands) or instruction.opcode in _NOT_ALONE:
             continue
         if _hands_on(instruction, is_scheduled):
@@ -206,14 +281,20 @@ _SAME_VALUE = VIEWS | COPIES
 
 
 def _hands_on(instruction: Instruction, is_scheduled: bool) -> bool:
-    opcode = instruction.opcode
-    if opcode in _SAME_VALUE or async_phase(opcode):
+    # A part of an array is read where the part is used.
+    if _is_carried(instruction.opcode) or instruction.opcode in SLICES:
         return True
-    return not is_scheduled and opcode in ELEMENTWISE | REARRANGES
+    return not is_scheduled and instruction.opcode in ELEMENTWISE | REARRANGES
 
 
-def _alone(module: Module, home: Computation, name: str, used: Sequence[Instruction]) -> Module:
+def _is_carried(opcode: str) -> bool:
+    return opcode in _SAME_VALUE or bool(async_phase(opcode))
+
+
+def _alone(module: Module, place: _Place, used: Sequence[Instruction]) -> Module:
     """Return a module of nothing but some instructions, of which the array is the first argument."""
+    home, (name, *others) = place.context.computation, place.names
+    used = _with_operands(used, dict.fromkeys(others, name))
     own = {one.name for one in used}
     needed = dict.fromkeys(operand for one in used for operand in one.operands if operand not in own)
     constants = [home[one] for one in needed if home[one].opcode == "constant"]

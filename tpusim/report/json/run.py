@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from tpusim.analysis.bands import compiler_us
 from tpusim.analysis.communication import CollectiveUse, DeviceUse, PodUse, link_map
 from tpusim.analysis.compare import RESULT_FORMAT, Change, Comparison, RunFigures
 from tpusim.analysis.energy.price import Cost
@@ -125,12 +126,6 @@ def _groups(kind: Any, summary: Summary, groups: Sequence[Group], by: str) -> It
 def pod_page(use: PodUse) -> Any:
     """Return what devices and links did together."""
     return fill(_Pod, use, links=fill(_Links, use))
-
-
-def compiler_us(cycles: int, clock_hz: float) -> float | None:
-    """Return the compiler's estimate in microseconds, or None if it made none for this chip."""
-    # No cycles mean no estimate: none takes no time. No clock means that they are of another chip.
-    return cycles / clock_hz * 1e6 if cycles and clock_hz else None
 
 
 def comparison_page(comparison: Comparison) -> Any:

@@ -12,7 +12,10 @@ from tpusim.report.json.page import SCHEMA_VERSION
 
 
 class SweepPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A study: how many points came to what, along which axes nothing moved, and a row for each point."""
+    """A study: how many points came to what, along which axes nothing moved, and a row for each point.
+
+    Of a search its rows alone: the machines that it tried.
+    """
 
     simulated: Literal[True] = True
     schema_version: int = SCHEMA_VERSION
@@ -21,7 +24,7 @@ class SweepPage(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[dict[str, Any], ...]
 
 
-def sweep_page(rows: Sequence[Mapping[str, Any]], unmoved: Sequence[str]) -> SweepPage:
-    """Return a study's rows with what they say."""
-    statuses = dict(Counter(str(row["status"]) for row in rows))
+def sweep_page(rows: Sequence[Mapping[str, Any]], unmoved: Sequence[str] = ()) -> SweepPage:
+    """Return the rows of a study or of a search with what they say."""
+    statuses = dict(Counter(str(row["status"]) for row in rows if "status" in row))
     return SweepPage(statuses=statuses, unmoved=tuple(unmoved), rows=tuple(map(dict, rows)))

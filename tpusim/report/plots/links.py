@@ -47,7 +47,7 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
         return _switches(run, joined, ax)
     width, height, planes = _planes(run)
     shares = [(link, link.busy_ps / total_ps) for link in run.links if link.way[0] in "+-"]
-    norm = Normalize(0, max([share for _, share in shares] + [0.01]) * 100)
+    norm = _norm(shares)
     if ax is None and len(run.sizes) > 2:
         return _by_way(run, shares, norm)
     by_plane: dict[int, list[tuple[LinkUse, float]]] = defaultdict(list)
@@ -72,7 +72,7 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
 
 def _switches(run: PodRun, shares: Shares, ax: Axes | None) -> Figure:
     """Draw links by way of switches."""
-    norm = Normalize(0, max([share for _, share in shares] + [0.01]) * 100)
+    norm = _norm(shares)
     if ax is not None:
         draw_switches(ax, run, shares, norm)
         return figure_of(ax)
@@ -80,6 +80,11 @@ def _switches(run: PodRun, shares: Shares, ax: Axes | None) -> Figure:
     place = figure.subplots()
     draw_switches(place, run, shares, norm)
     return _with_scale(figure, place, run, shares, norm)
+
+
+def _norm(shares: Shares) -> Normalize:
+    """Return the scale of colours, in per cent: up to the busiest link."""
+    return Normalize(0, 100 * max([0.01, *(share for _, share in shares)]))
 
 
 def _with_scale(figure: Figure, places: Any, run: PodRun, shares: Shares, norm: Normalize) -> Figure:

@@ -152,9 +152,7 @@ def _legend(figure: Figure, places: Sequence[Axes], title: str = "") -> None:
 
 
 @styled
-def sweep(
-    records: Records, x: str, y: str, by: str = "", ax: Axes | None = None, *, per: str = ""
-) -> Figure:  # fmt: skip
+def sweep(records: Records, x: str, y: str, by: str = "", ax: Axes | None = None, *, per: str = "") -> Figure:
     """Draw a figure over a parameter: a line for each value of ``by``, a picture for each of ``per``, both keys.
 
     Where records differ in other keys as well, a point is their geometric mean; records without the figure are left
@@ -181,9 +179,7 @@ def sweep(
     return figure_of(ax)
 
 
-def _lines(
-    ax: Axes, records: Records, keys: tuple[str, str, str], values: Sequence[str]
-) -> Labels:  # fmt: skip
+def _lines(ax: Axes, records: Records, keys: tuple[str, str, str], values: Sequence[str]) -> Labels:
     x, y, by = keys
     numbers = [_number(record[x]) for record in records]
     texts = list(dict.fromkeys(str(record[x]) for record in records)) if None in numbers else []

@@ -19,6 +19,7 @@ from tpusim.report.plots.fold import Fold, fold_of
 from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled, time_unit
 from tpusim.report.tables import time_text
 from tpusim.timeline.records import CORE, SPARSECORE, Record, Repeat, Timeline
+from tpusim.units import PS_PER_US
 
 _BESIDE = {"dma": "copies", ICI: "collectives", SPARSECORE: "sparse cores"}
 _WIDTH = 7.4
@@ -59,7 +60,8 @@ def timeline(
     """
     first_ps, last_ps = _window(run, window_us)
     fold = fold_of(() if unfold else run.repeats, first_ps, last_ps)
-    shares = busy_over_time(run, fold.edges(_PIXELS))
+    edges_ps = fold.edges(_PIXELS)
+    shares = busy_over_time(run, edges_ps)
     units = [u for u in UNITS.values() if u.key in shares and shares[u.key].mean() >= _LEAST_SHARE]
     beside = _beside_rows(run, first_ps, last_ps)
     height = (
@@ -70,7 +72,6 @@ def timeline(
     kinds, unnamed = _draw_core(ax, run, fold, per_unit)
     labels = [(0.5, "core")]
     y = 1.25
-    edges_ps = fold.edges(_PIXELS)
     edges = edges_ps / per_unit
     if chip:
         watts = mean_watts(run, chip, edges_ps[:-1], edges_ps[1:])
@@ -108,8 +109,8 @@ def _window(run: Timeline, window_us: tuple[float, float] | None) -> tuple[int, 
     """Return the drawn part in picoseconds; a run that takes no time still has a width."""
     if window_us is None:
         return 0, max(1, run.total_ps)
-    first_ps = max(0, round(window_us[0] * 1e6))
-    return first_ps, max(first_ps + 1, min(run.total_ps, round(window_us[1] * 1e6)))
+    first_ps = max(0, round(window_us[0] * PS_PER_US))
+    return first_ps, max(first_ps + 1, min(run.total_ps, round(window_us[1] * PS_PER_US)))
 
 
 def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -> None:
@@ -124,9 +125,8 @@ def _trips_in_full(
     """Mark the trips that stand for those behind them, and return how often each happens and where to write that."""
     found = {}
     for repeat in repeats:
-        begin_ps = repeat.start_ps - (repeat.end_ps - repeat.start_ps) // repeat.trips
-        if window[0] <= begin_ps and repeat.start_ps <= window[1]:
-            ends = begin_ps / per_unit, repeat.start_ps / per_unit
+        if window[0] <= repeat.trip_start_ps and repeat.start_ps <= window[1]:
+            ends = repeat.trip_start_ps / per_unit, repeat.start_ps / per_unit
             ax.plot(ends, (-0.06, -0.06), color=INK, linewidth=1.2, marker="|", markersize=4, gid="trip")
             found[f"{repeat.name}: x {repeat.trips + 1:,}"] = sum(ends) / 2, -0.06
     return found
@@ -159,10 +159,9 @@ def _draw_core(ax: Axes, run: Timeline, fold: Fold, per_unit: float) -> tuple[se
 
 def _draw_trip(ax: Axes, run: Timeline, repeat: Repeat, per_unit: float) -> list[str]:
     """Draw what the time of a repeated trip went to, as shares of the row's height, and return its kinds."""
-    trip_ps = (repeat.end_ps - repeat.start_ps) // repeat.trips
     spent: dict[str, int] = defaultdict(int)
     for record in run.records:
-        if record.row == CORE and repeat.start_ps - trip_ps <= record.start_ps and record.end_ps <= repeat.start_ps:
+        if record.row == CORE and repeat.trip_start_ps <= record.start_ps and record.end_ps <= repeat.start_ps:
             # Counted, since a loop within the trip is itself drawn once.
             spent[kind_of(record.bound_by)] += record.total_ps
     kinds = kind_order(kind for kind, ps in spent.items() if ps)
@@ -287,7 +286,6 @@ def _draw_repeats_beside(
 ) -> None:
     """Hatch where trips of a loop repeat that have transfers of this row in them."""
     for repeat in repeats:
-        trip_ps = (repeat.end_ps - repeat.start_ps) // repeat.trips
-        if any(repeat.start_ps - trip_ps <= record.start_ps < repeat.start_ps for record in records):
+        if any(repeat.trip_start_ps <= record.start_ps < repeat.start_ps for record in records):
             span = (repeat.start_ps / per_unit, (repeat.end_ps - repeat.start_ps) / per_unit)
             ax.broken_barh([span], place, facecolor="#F6F6F6", hatch="////", edgecolor=GREY, linewidth=0.4)

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import log
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from tpusim.analysis.accuracy import LEAST_BYTES, Accuracy, Fit, MemoryOutcome, Outcome, Validation, memory_accuracy
 from tpusim.analysis.energy.measured import ChipPower
-from tpusim.report.tables import plain_table, size_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, size_text
 
 _WORST = 10
 _SPANS = ("least", "mean", "most")
 
 
-def render_accuracy(found: Validation, console: Console) -> None:
+def render_accuracy(found: Validation, console: Printer) -> None:
     """Print the table of families and the rows that are furthest off."""
     ours, *baselines = found.families
     others = {f"{name} error": found.families[name] for name in baselines}
@@ -33,7 +29,7 @@ def render_accuracy(found: Validation, console: Console) -> None:
     console.print(_worst(found.rows))
 
 
-def render_fit(fit: Fit, console: Console) -> None:
+def render_fit(fit: Fit, console: Printer) -> None:
     """Print the values of a fit and its errors, on the rows themselves and cross-validated."""
     values = plain_table("parameter", "chips", ">value", ">interval of 90%", ">range", ">rows", "")
     for p in fit.parameters:
@@ -45,7 +41,7 @@ def render_fit(fit: Fit, console: Console) -> None:
     console.print(_families(fit.fitted, {"cross-validated": fit.cross_validated}))
 
 
-def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Console) -> None:
+def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Printer) -> None:
     """Print the table of programs, and median and worst error of those with enough temporaries."""
     table = plain_table("program", "chip", ">heap", ">ours, bytes", ">compiler's", ">error")
     for outcome in outcomes:
@@ -94,7 +90,7 @@ def _worst(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def render_power(found: Sequence[ChipPower], console: Console) -> None:
+def render_power(found: Sequence[ChipPower], console: Printer) -> None:
     """Print the table of chips, watts of a chip each, then the programs of each chip and what was published."""
     table = plain_table("chip", ">idle", "", *(f">{name}" for name in _SPANS), *(f">our {n}" for n in _SPANS), ">ratio")
     for one in found:

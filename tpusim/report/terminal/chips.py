@@ -9,15 +9,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
 from tpusim.analysis.energy.price import listed_price
 from tpusim.cost.area import area_mm2
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fields import Fact
-from tpusim.report.tables import dollars_text, plain_table, unit_of
+from tpusim.report.tables import Printer, dollars_text, escape, plain_table, unit_of
 
 # Yellow asks for doubt; the words themselves are printed too, for terminals without colours.
 _GUESSED = ("estimated", "fitted")
@@ -35,7 +33,7 @@ _LIST_COLUMNS = (
 )
 
 
-def render_chip_list(chips: Iterable[Chip], console: Console) -> None:
+def render_chip_list(chips: Iterable[Chip], console: Printer) -> None:
     """Print one line per chip: what a simulated device has (VMEM: each of its cores)."""
     table = plain_table(*_LIST_COLUMNS, wraps="also called")
     for chip in chips:
@@ -43,7 +41,7 @@ def render_chip_list(chips: Iterable[Chip], console: Console) -> None:
     console.print(table)
 
 
-def render_chip(chip: Chip, facts: Sequence[Fact], console: Console) -> None:
+def render_chip(chip: Chip, facts: Sequence[Fact], console: Printer) -> None:
     """Print a chip with all its quantities by section: value, confidence, source and, below it, the note."""
     console.print(Text(f"{chip.name}: {chip.description}", style="bold"))
     if chip.aliases:

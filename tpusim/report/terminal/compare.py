@@ -6,14 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from tpusim.analysis.compare import Change, Comparison, OpFigures
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.provenance import provenance_text
-from tpusim.report.tables import count_text, energy_text, plain_table, size_text, us_text
+from tpusim.report.tables import Printer, Table, count_text, energy_text, escape, plain_table, size_text, us_text
 
 _SHOWN = 20
 _SHOWN_POINTS = 40
@@ -29,7 +25,7 @@ _WORDS: tuple[Callable[[OpFigures], str], ...] = (
 """What is said of an op in both runs."""
 
 
-def render_comparison(comparison: Comparison, console: Console) -> None:
+def render_comparison(comparison: Comparison, console: Printer) -> None:
     """Print totals of both runs, what changed by op, the largest change first, and by category."""
     before, after = comparison.before, comparison.after
     for mark, run in (("A", before), ("B", after)):
@@ -60,7 +56,7 @@ def _totals(comparison: Comparison) -> Table:
         ("FLOP", count_text, before.flops, after.flops),
         ("HBM traffic", size_text, before.hbm_bytes, after.hbm_bytes),
         ("energy", energy_text, before.energy_j, after.energy_j),
-        ("temporaries", size_text, before.memory.temp_bytes, after.memory.temp_bytes),
+        ("temporaries", size_text, before.memory.heap_bytes, after.memory.heap_bytes),
         ("peak HBM", size_text, before.memory.peak_hbm_bytes, after.memory.peak_hbm_bytes),
         ("peak VMEM", size_text, before.memory.peak_vmem_bytes, after.memory.peak_vmem_bytes),
     )
@@ -93,7 +89,7 @@ def _signed(microseconds: float) -> str:
 
 
 def render_sweep(
-    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], unmoved: Sequence[str], console: Console
+    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], unmoved: Sequence[str], console: Printer
 ) -> None:
     """Print the first points in the columns that tell them apart, and what is to be said of all of them."""
     telling = [key for key in ("program", *keys) if len({row[key] for row in rows}) > 1] or ["program"]
@@ -115,7 +111,7 @@ def render_sweep(
         console.print(escape(sentence))
 
 
-def render_search(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
+def render_search(rows: Sequence[Mapping[str, Any]], console: Printer) -> None:
     """Print the machines of a search that none beats in all its figures, by the first of them."""
     columns = [key for key in rows[0] if key != "front"]
     # A search may try one machine again.

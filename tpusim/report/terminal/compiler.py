@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from tpusim.analysis.compiled import FAR, NEAR, CompiledAccuracy
 from tpusim.analysis.summary import Summary
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM
 from tpusim.program.compilation import Compilation, Contents, Note, PassFigures
-from tpusim.report.tables import plain_table, size_text, time_text, us_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, size_text, time_text, us_text
 
 _NAMED = 3
 """So many of the arrays that a pass did the same with are named."""
 
 
-def render_compilation(found: Compilation, run: Summary | None, console: Console) -> None:
+def render_compilation(found: Compilation, run: Summary | None, console: Printer) -> None:
     """Print the passes, what the program consists of before and after, its run if it has a schedule, and notes."""
     name = escape(found.program)
     console.print(f"[bold]{name}[/bold] compiled by tpusim for {escape(found.chip)} in {found.cpu_seconds:.2f} s CPU")
@@ -83,7 +79,7 @@ def _lines(found: Compilation) -> Iterator[str]:
     yield f"placed    {after.fast_results:,} results in {fast}, {after.prefetches:,} asynchronous copies and slices"
 
 
-def render_compiled(found: CompiledAccuracy, console: Console) -> None:
+def render_compiled(found: CompiledAccuracy, console: Printer) -> None:
     """Print a line for each pair, then how far off they are together."""
     hbm = UNITS[HBM].label
     columns = (">ours", ">TPU compiler's", ">ratio", ">kernels", ">theirs", f">{hbm}", ">theirs")

@@ -6,10 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from tpusim.analysis.estimates import (
     LEAST_MEDIAN,
     LEAST_US,
@@ -18,10 +14,10 @@ from tpusim.analysis.estimates import (
     EstimateComparison,
     FarClass,
 )
-from tpusim.report.tables import plain_table, us_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, us_text
 
 
-def render_estimates(found: EstimateComparison, console: Console) -> None:
+def render_estimates(found: EstimateComparison, console: Printer) -> None:
     """Print the table of categories, the classes that are far off with their worst kernels, and what was left out."""
     if found.categories:
         console.print(_categories(found.categories))

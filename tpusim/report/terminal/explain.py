@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
+from tpusim.analysis.bands import compiler_us
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.tuning import Ranking
 from tpusim.hardware.units import UNITS, VMEM
-from tpusim.report.json.run import compiler_us
-from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.report.tables import Printer, Table, count_text, escape, plain_table, size_text, time_text
 from tpusim.report.terminal.answers.body import advice, block_table, floor_text, held_text, render_body, unit_name
 from tpusim.units import ps_to_us
 
@@ -25,7 +21,7 @@ _GAPS = {
 }
 
 
-def render_explanation(found: Explanation, console: Console) -> None:
+def render_explanation(found: Explanation, console: Printer) -> None:
     """Print an explanation."""
     where = f", {found.source}" if found.source else ""
     line = f", line {found.line}" if found.line else ""
@@ -71,14 +67,17 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
     loops = " > ".join(f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in found.loops)
     cores = f" on {found.cores} cores" if found.cores > 1 else ""
     if found.basis:
-        floor = f"; what it states takes {time_text(found.floor_ps)} at least" if found.floor_ps else ""
+        has_floor = found.floor_ps and not found.body
+        floor = f"; what it states takes {time_text(found.floor_ps)} at least" if has_floor else ""
         yield "written", f"by hand, timed by its {found.basis}{floor}"
     yield "tiles", f"{found.tiles:,}{cores}{f': {loops}' if loops else ''}"
     if len(found.stages) > 1:
         each = ", then ".join(f"{unit_name(unit)} {cycles:,.0f}" for unit, cycles in found.stages)
         yield "stages", f"{len(found.stages)} in each tile, one after another: {each} cycles"
     if skipped := sum(kind.tiles for kind in found.kinds if kind.is_skipped):
-        yield "skips", f"{skipped:,} of its tiles ({skipped / found.tiles:.0%})"
+        counted = f", which the {count_text(found.stated_flops)}FLOP that it states count as well"
+        is_counted = found.stated_flops > found.flops
+        yield "skips", f"{skipped:,} of its tiles ({skipped / found.tiles:.0%}){counted if is_counted else ''}"
     if found.basis:
         yield "memory", f"{size_text(found.vmem_bytes)} of {UNITS[VMEM].label} for its blocks and scratch"
     yield from _neighbours(found)
@@ -155,7 +154,7 @@ def _advice(found: Explanation) -> Iterator[str]:
         yield f"Padding and shapes leave {1 - found.array_share:.0%} of the arrays idle while rows stream."
 
 
-def render_ranking(ranking: Ranking, console: Console) -> None:
+def render_ranking(ranking: Ranking, console: Printer) -> None:
     """Print programs that do the same, the fastest first, and what is wrong with those that have no time."""
     table = plain_table("", ">time", ">of peak", ">HBM", "bound by")
     for each in ranking.candidates:

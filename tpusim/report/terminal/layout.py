@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tpusim.report.tables import Printer
 from tpusim.shapes.layout_facts import ArrayFacts, ElementFacts, LayoutFacts, TileFacts
 
 
-def render_layout(facts: LayoutFacts, console: Console) -> None:
+def render_layout(facts: LayoutFacts, console: Printer) -> None:
     """Print what ``layout_facts`` found: one block per array, then a tuple's sum."""
     arrays = facts.arrays
     for number, array in enumerate(arrays):
@@ -23,7 +23,7 @@ def render_layout(facts: LayoutFacts, console: Console) -> None:
         console.print(Text(f"\nall {len(arrays)} arrays: {_bytes_line(facts)}", style="bold"))
 
 
-def _render_array(array: ArrayFacts, console: Console) -> None:
+def _render_array(array: ArrayFacts, console: Printer) -> None:
     # Text, not markup: the brackets of a shape would be taken for a style.
     console.print(Text(array.shape, style="bold"))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.markup import escape
-
-from tpusim.analysis.memory import MemoryProfile, MemoryReport, SpaceUse
+from tpusim.analysis.memory import MemoryProfile, MemoryReport, MemoryUse, SpaceUse
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.program.buffers import Buffer
 from tpusim.report.out_of_memory import oom_text
 from tpusim.report.provenance import provenance_text
-from tpusim.report.tables import plain_table, size_text
+from tpusim.report.tables import Printer, escape, plain_table, size_text
 
 _SHOWN = 20
 _SHOWN_PADDED = 10
@@ -23,18 +20,14 @@ _OP_WIDTH = 24
 _CUT = ("op", "shape")
 
 
-def render_memory(report: MemoryReport, console: Console) -> None:
+def render_memory(report: MemoryReport, console: Printer) -> None:
     """Print what is needed, the buffers at the peak of each memory, padding, and the compiler's message if any."""
-    use = report.use
     console.print(f"[bold]{escape(report.program)}[/bold] on {escape(report.chip)} (simulated)")
     made_by = provenance_text(report.provenance, report.chip)
     if made_by:
         console.print(f"compiled {escape(made_by)}")
     console.print()
-    console.print(
-        f"  arguments {size_text(use.argument_bytes)}, outputs {size_text(use.output_bytes)} "
-        f"({size_text(report.alias_bytes)} of them over arguments), temporaries {size_text(use.temp_bytes)}"
-    )
+    console.print(f"  {use_text(report.use)}")
     for space in report.spaces:
         console.print(f"  {_space_line(space)}")
     for space in report.spaces:
@@ -51,6 +44,14 @@ def render_memory(report: MemoryReport, console: Console) -> None:
         console.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
+def use_text(use: MemoryUse) -> str:
+    """Return what the peak of HBM is the sum of; outputs that are written over arguments add nothing."""
+    over = f" ({size_text(use.alias_bytes)} of them over arguments)" if use.alias_bytes else ""
+    constants = f", constants {size_text(use.constant_bytes)}" if use.constant_bytes else ""
+    outputs = f"outputs {size_text(use.output_bytes)}{over}{constants}"
+    return f"arguments {size_text(use.argument_bytes)}, {outputs}, temporaries {size_text(use.heap_bytes)}"
+
+
 def _space_line(space: SpaceUse) -> str:
     """Return one line about a memory space: its peak, its holes, what is left."""
     label = f"{UNITS[space.profile.space].label:<9}"
@@ -60,7 +61,7 @@ def _space_line(space: SpaceUse) -> str:
     return f"{label} {size_text(space.needed_bytes)} of {size_text(space.capacity_bytes)}, {room}{holes}"
 
 
-def _print_peak(profile: MemoryProfile, console: Console) -> None:
+def _print_peak(profile: MemoryProfile, console: Printer) -> None:
     alive = profile.alive_at(profile.peak_position)
     where = f" while {escape(profile.peak_instruction)} runs" if profile.peak_instruction else ""
     console.print(f"{UNITS[profile.space].label} at its peak{where}, {size_text(profile.peak_bytes)}")
@@ -69,13 +70,14 @@ def _print_peak(profile: MemoryProfile, console: Console) -> None:
         table.add_row(*_cells(buffer))
     console.print(table)
     if len(alive) > _SHOWN:
-        rest = sum(buffer.n_bytes for buffer in alive[_SHOWN:])
+        rest = sum(buffer.n_bytes for buffer in alive[_SHOWN:] if not buffer.within)
         console.print(f"... and {len(alive) - _SHOWN} more, {size_text(rest)} together (--json has them all)")
 
 
 def _cells(buffer: Buffer) -> Iterator[str]:
     yield escape(buffer.name)
-    yield size_text(buffer.n_bytes)
+    # What lies in another buffer adds nothing to the sum.
+    yield f"({size_text(buffer.n_bytes)})" if buffer.within else size_text(buffer.n_bytes)
     yield size_text(buffer.unpadded_bytes) if buffer.unpadded_bytes else ""
     yield f"{buffer.expansion:.2f}x" if buffer.unpadded_bytes else ""
     yield escape(f"in {buffer.within}" if buffer.within else buffer.kind)
@@ -90,7 +92,7 @@ def _op_text(buffer: Buffer) -> str:
     return name if len(name) <= _OP_WIDTH else f"…{name[1 - _OP_WIDTH :]}"
 
 
-def _print_padding(padded: Sequence[Buffer], console: Console) -> None:
+def _print_padding(padded: Sequence[Buffer], console: Printer) -> None:
     if not padded:
         console.print("No buffer is padded.")
         return

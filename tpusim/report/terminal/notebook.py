@@ -12,8 +12,8 @@ from tpusim.analysis.answers.scaling import Largest, Refused, ScaleRow
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.tuning import Ranking
+from tpusim.report.console import visible
 from tpusim.report.result import ResultLike
-from tpusim.report.tables import visible
 from tpusim.report.terminal.answers.advice import render_advice
 from tpusim.report.terminal.answers.explain import render_explained
 from tpusim.report.terminal.answers.scaling import render_scaling

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rich.console import Console
-from rich.markup import escape
-
 from tpusim.ir.ops import Operation
-from tpusim.report.tables import plain_table
+from tpusim.report.tables import Printer, escape, plain_table
 
 
-def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]], console: Console) -> None:
+def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]], console: Printer) -> None:
     """Print one line per opcode: category, operand count, attributes, and a mark for each room that has its rule."""
     last = "attributes (* required)"
     table = plain_table("opcode", "category", "operands", *rooms, last, wraps=last)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from tpusim.analysis.communication import PodUse
-from tpusim.report.tables import plain_table
+from tpusim.report.tables import Printer, Table, escape, plain_table
 from tpusim.units import ps_to_us
 
 _SHOWN = 8
@@ -18,7 +14,7 @@ _ORDERS = {
 }
 
 
-def render_pod(use: PodUse, console: Console) -> None:
+def render_pod(use: PodUse, console: Printer) -> None:
     """Print where the time of the devices went, the bandwidth of the longest collectives, and how full links were."""
     sizes = "x".join(map(str, use.sizes)) + (f", {use.slices} slices" if use.slices > 1 else "")
     console.print()

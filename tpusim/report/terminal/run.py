@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
-from tpusim.analysis.bands import OTHER, Band, CompiledError
+from tpusim.analysis.bands import OTHER, Band, CompiledError, compiler_us
 from tpusim.analysis.energy.price import Cost
 from tpusim.analysis.energy.run import IDLE, Energy, group_joules
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.hardware.units import HBM, UNITS
-from tpusim.report.json.run import compiler_us
 from tpusim.report.provenance import provenance_text
 from tpusim.report.result import ResultLike
-from tpusim.report.tables import count_text, dollars_text, energy_text, plain_table, size_text, time_text, us_text
+from tpusim.report.tables import (
+    Printer,
+    Table,
+    count_text,
+    dollars_text,
+    energy_text,
+    escape,
+    plain_table,
+    size_text,
+    time_text,
+    us_text,
+)
+from tpusim.report.terminal.memory import use_text
 from tpusim.report.terminal.pod import render_pod
 from tpusim.units import PS_PER_SECOND
 
@@ -28,7 +35,7 @@ _LEAST_SHARE = 0.01
 _WIDE = 110
 
 
-def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Console, cost: Cost | None = None) -> None:
+def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Printer, cost: Cost | None = None) -> None:
     """Print a run: head line, how busy the machine was, groups, memory, energy, and what to be careful with."""
     _print_head(summary, console)
     console.print(_group_table(summary, groups[:SHOWN_OPS], by, console.width))
@@ -44,14 +51,14 @@ def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Cons
     _print_notes(summary, console)
 
 
-def render_result(result: ResultLike, by: str, console: Console, cost: Cost | None) -> None:
+def render_result(result: ResultLike, by: str, console: Printer, cost: Cost | None) -> None:
     """Print a whole result: the run, and where it is one of many devices these, their collectives and links."""
     render_run(result.summary, result.groups(by), by, console, cost)
     if result.pod.device_count > 1:
         render_pod(result.communication, console)
 
 
-def _print_head(summary: Summary, console: Console) -> None:
+def _print_head(summary: Summary, console: Printer) -> None:
     """Print what ran, how long, against which bound, and how busy the machine was."""
     busy = summary.utilisation
     # Escaped, since brackets in a name would be read as a style.
@@ -81,9 +88,9 @@ def _print_head(summary: Summary, console: Console) -> None:
 
 
 def _hfu_text(summary: Summary) -> str:
-    """Return the utilisation of the hardware, where some of what it computes is computed again."""
+    """Return the utilisation of the hardware, where it does more than it is asked for."""
     is_alike = summary.flops_utilisation == summary.model_flops_utilisation
-    return "" if is_alike else f", HFU {summary.flops_utilisation:.1%} with what is computed again"
+    return "" if is_alike else f", HFU {summary.flops_utilisation:.1%} with what is computed again or not asked for"
 
 
 def _compiler_text(summary: Summary) -> str:
@@ -144,19 +151,16 @@ def _category_table(summary: Summary) -> Table:
     return table
 
 
-def _print_memory(summary: Summary, console: Console) -> None:
+def _print_memory(summary: Summary, console: Printer) -> None:
     use = summary.memory
-    console.print(
-        f"memory    arguments {size_text(use.argument_bytes)}, outputs {size_text(use.output_bytes)}, "
-        f"temporaries {size_text(use.temp_bytes)}"
-    )
+    console.print(f"memory    {use_text(use)}")
     console.print(
         f"          peak HBM {size_text(use.peak_hbm_bytes)} of {size_text(summary.hbm_capacity_bytes)}, "
         f"peak VMEM {size_text(use.peak_vmem_bytes)} of {size_text(summary.vmem_capacity_bytes)}"
     )
 
 
-def _print_energy(energy: Energy, cost: Cost | None, total_ps: int, console: Console) -> None:
+def _print_energy(energy: Energy, cost: Cost | None, total_ps: int, console: Printer) -> None:
     """Print the energy and the mean power of the device and of its chip, by unit, and what the run costs to rent."""
     of_chip = f" ({energy.chip_power_w:.3g} W a chip of such devices)" if energy.devices_per_chip > 1 else ""
     head = f"{energy_text(energy.total_j)}, {energy.average_power_w:.3g} W on average{of_chip}"
@@ -174,7 +178,7 @@ def _print_energy(energy: Energy, cost: Cost | None, total_ps: int, console: Con
     console.print(f"cost      {dollars_text(cost.usd)}{tokens}, at {price}{listed}")
 
 
-def _print_notes(summary: Summary, console: Console) -> None:
+def _print_notes(summary: Summary, console: Printer) -> None:
     """Print how far the times may be off, what was estimated without a rule, and warnings."""
     made_by = provenance_text(summary.provenance, summary.chip)
     if made_by:

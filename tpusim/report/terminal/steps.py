@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from tpusim.analysis.bands import OTHER, Band
 from tpusim.analysis.steps import COUNTED, CategoryTime, StepAccuracy, StepOutcome
-from tpusim.report.tables import plain_table, us_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, us_text
 
 _LEAST_SHARE = 0.01
 
 
-def render_steps(found: StepAccuracy, console: Console) -> None:
+def render_steps(found: StepAccuracy, console: Printer) -> None:
     """Print the table of steps and their mean error, then where the time of each goes."""
     console.print(_steps(found.rows))
     if found.mean_error is not None:
@@ -39,7 +35,7 @@ def _steps(rows: Sequence[StepOutcome]) -> Table:
     return table
 
 
-def _print_step(row: StepOutcome, console: Console) -> None:
+def _print_step(row: StepOutcome, console: Printer) -> None:
     title = ", ".join(filter(None, (row.family, row.timing)))
     console.print(f"[bold]{escape(row.name)}[/bold]{escape(f' ({title})' if title else '')}: {escape(row.use)}")
     for name in ("source", "differs"):

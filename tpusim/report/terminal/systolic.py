@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tpusim.errors import printable
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
+from tpusim.report.tables import Printer
 from tpusim.timeline.folds import ArrayRun, MemoryRun, add_runs
-
-if TYPE_CHECKING:
-    # JSON does without Rich, which takes long to load.
-    from rich.console import Console
 
 _DATAFLOWS = {"ws": "weight-stationary", "os": "output-stationary", "is": "input-stationary"}
 _MODELS = {"fast": "closed form", "cycle": "counted cycle by cycle"}
@@ -29,7 +25,7 @@ cycles: with stalls; with prefetch: from DRAM's first word to its last; words: r
 
 
 def print_systolic(
-    rows: Sequence[tuple[Layer, ArrayRun]], memories: Sequence[MemoryRun], array: Array, model: str, console: Console
+    rows: Sequence[tuple[Layer, ArrayRun]], memories: Sequence[MemoryRun], array: Array, model: str, console: Printer
 ) -> None:
     """Print a head line, an aligned line for each layer and, of several, their total, and what the shares are of.
 

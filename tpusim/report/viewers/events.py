@@ -25,6 +25,10 @@ class Event(NamedTuple):
         """Length of all executions."""
         return self.end_ps - self.start_ps
 
+    def busy_ps(self, unit: str) -> int:
+        """Return how long a unit was busy in it; when is not known, and viewers draw it from the start."""
+        return min(self.record.units.get(unit, 0) * self.executions, self.duration_ps)
+
 
 def unrolled(timeline: Timeline, most: int = MOST_EVENTS) -> list[Event]:
     """Return the events of a run in order of their starts; a record of ``count`` executions happens so often.
@@ -46,7 +50,7 @@ def unrolled(timeline: Timeline, most: int = MOST_EVENTS) -> list[Event]:
 
 def _trip(repeat: Repeat, events: Sequence[Event], done: Counter[int]) -> list[Event]:
     """Return the events that ended in the trip before a repetition, as far as their records are to be repeated."""
-    begin_ps = repeat.start_ps - (repeat.end_ps - repeat.start_ps) // repeat.trips
+    begin_ps = repeat.trip_start_ps
     times = 1 + repeat.trips
     due = [
         e
@@ -63,17 +67,15 @@ def _trip(repeat: Repeat, events: Sequence[Event], done: Counter[int]) -> list[E
 
 def _again(repeat: Repeat, trip: Sequence[Event]) -> list[Event]:
     """Return the events of one trip at every repetition of it."""
-    period_ps = (repeat.end_ps - repeat.start_ps) // repeat.trips
-    shifts = [number * period_ps for number in range(1, repeat.trips + 1)]
+    shifts = [number * repeat.trip_ps for number in range(1, repeat.trips + 1)]
     return [e._replace(start_ps=e.start_ps + s, end_ps=e.end_ps + s) for s in shifts for e in trip]
 
 
 def _longer(repeat: Repeat, trip: Sequence[Event]) -> list[Event]:
     """Return the events of one trip, drawn over all its repetitions."""
-    period_ps = (repeat.end_ps - repeat.start_ps) // repeat.trips
 
     def place(at_ps: int) -> int:
         # What came over from the trip before would begin before the loop does.
-        return repeat.start_ps + (at_ps - repeat.start_ps + period_ps) * repeat.trips
+        return repeat.start_ps + (at_ps - repeat.trip_start_ps) * repeat.trips
 
     return [Event(place(e.start_ps), place(e.end_ps), e.executions * repeat.trips, e.record) for e in trip]

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ConfigError
 from tpusim.files import write_whole
-from tpusim.ir.frames import handed_on
+from tpusim.ir.frames import SourceFrames, handed_on
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.program.module import children
@@ -53,8 +55,9 @@ def graphs_json(result: ResultLike) -> dict[str, Any]:
         running = running_computations(module)
         names = {computation.name for computation in running}
         inside = [computation for computation in module.computations if computation.name not in names]
-        graphs = [{"id": module.entry_name, "nodes": [node for one in running for node in _nodes(module, one, groups)]}]
-        graphs += [{"id": one.name, "nodes": list(_nodes(module, one, groups))} for one in inside]
+        nodes = partial(_nodes, module, SourceFrames(module), groups)
+        graphs = [{"id": module.entry_name, "nodes": list(chain.from_iterable(map(nodes, running)))}]
+        graphs += [{"id": one.name, "nodes": list(nodes(one))} for one in inside]
     about = {
         "program": result.program.name,
         "chip": result.chip.name,
@@ -80,13 +83,16 @@ def node_data_json(result: ResultLike, graphs: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-def _nodes(module: Module, computation: Computation, groups: Mapping[str, Group]) -> Iterator[dict[str, Any]]:
+def _nodes(
+    module: Module, frames: SourceFrames, groups: Mapping[str, Group], computation: Computation
+) -> Iterator[dict[str, Any]]:
     """Yield the instructions of a computation as nodes, each in a scope."""
     prefix = "" if computation.name == module.entry_name else f"{computation.name}:"
     # Where nothing is known of its origin, what a loop runs is a layer of its own.
     scopes = _scopes(computation, prefix.removesuffix(":"))
     for instruction in computation:
-        node = _instruction_node(instruction, scopes[instruction.name], groups)
+        source = frames.source(computation, instruction)
+        node = _instruction_node(instruction, scopes[instruction.name], source, groups)
         # Names need be unique only in their computation.
         node["id"] = prefix + node["id"]
         for edge in node["incomingEdges"]:
@@ -104,12 +110,10 @@ def _scope(op_name: str) -> str:
     return "/".join(scope for scope in op_name.split("/")[:-1] if scope)
 
 
-def _instruction_node(instruction: Instruction, scope: str, groups: Mapping[str, Group]) -> dict[str, Any]:
+def _instruction_node(instruction: Instruction, scope: str, source: str, groups: Mapping[str, Group]) -> dict[str, Any]:
     shape = shape_text(instruction.shape)
     facts = {"opcode": instruction.opcode, "shape": shape, **_figures(groups.get(instruction.name))}
-    origin = instruction.metadata
-    written = f"{origin.source_file}:{origin.source_line}" if origin.source_file else ""
-    facts |= {"op_name": origin.op_name, "source": facts.get("source") or written}
+    facts |= {"op_name": instruction.metadata.op_name, "source": source}
     called = () if instruction.opcode in CONTROL_FLOW else instruction.called_computations
     return _node(instruction.name, scope, facts, instruction.operands, called)
 
@@ -146,7 +150,6 @@ def _figures(group: Group | None) -> dict[str, str]:
         "FLOP": count_text(group.flops),
         "HBM traffic": size_text(group.hbm_bytes),
         "category": group.category,
-        "source": group.source,
     }
 
 

@@ -184,10 +184,8 @@ def _slices(event: Event, row: int, drawn: _Drawn) -> Iterator[dict[str, Any]]:
     record = event.record
     yield _slice(record.name, row, event.start_ps, event.duration_ps, _details(event))
     if record.row == CORE:
-        for unit, busy_ps in record.units.items():
-            # From the start of the step: how long a unit was busy in it is known, when is not.
-            length_ps = min(busy_ps * event.executions, event.duration_ps)
-            yield _slice(record.name, drawn.rows.number(UNITS[unit].label), event.start_ps, length_ps, {})
+        for unit in record.units:
+            yield _slice(record.name, drawn.rows.number(UNITS[unit].label), event.start_ps, event.busy_ps(unit), {})
 
 
 def _slice(name: str, row: int, start_ps: int, duration_ps: int, details: dict[str, Any]) -> dict[str, Any]:

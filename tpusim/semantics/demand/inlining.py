@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import msgspec
 from msgspec import structs
@@ -32,7 +33,7 @@ class Inner(msgspec.Struct, frozen=True, gc=False):
         return self.in_place or self.instruction.opcode in _NAMES
 
 
-class Body(msgspec.Struct, frozen=True, gc=False):
+class Body(msgspec.Struct, frozen=True, dict=True):
     """What a kernel runs: ``values``, each after those it is made of, and the position of the one that it returns.
 
     ``operands`` are the instructions outside that make what it takes.
@@ -41,6 +42,11 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     values: tuple[Inner, ...]
     root: int
     operands: tuple[Instruction, ...]
+
+    @cached_property
+    def opcodes(self) -> frozenset[str]:
+        """The opcodes of its values."""
+        return frozenset([item.instruction.opcode for item in self.values])
 
 
 def inline(module: Module, computation: Computation, instruction: Instruction) -> Body:

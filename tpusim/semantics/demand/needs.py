@@ -57,7 +57,7 @@ def demand_of(body: Body, of: Parts | None = None) -> Demand:
     count = len(body.values)
     # Positions in a body count its operands from -1 down, as indices of this list do.
     shapes = [item.instruction.shape for item in body.values] + [o.shape for o in reversed(body.operands)]
-    if of is None and PARTIAL_READS.isdisjoint([item.instruction.opcode for item in body.values]):
+    if of is None and PARTIAL_READS.isdisjoint(body.opcodes):
         regions = [NOTHING] * len(shapes)
         for at in made_from([item.operands for item in body.values], (body.root,)):
             regions[at] = WHOLE

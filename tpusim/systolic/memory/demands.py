@@ -13,7 +13,7 @@ import numpy as np
 
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
-from tpusim.systolic.memory.pixels import Pixels, list_elements, list_kept, list_pixels
+from tpusim.systolic.memory.pixels import Pixels, Requests, list_elements, list_kept, list_pixels
 
 Values = np.ndarray[Any, Any]
 
@@ -57,6 +57,10 @@ class Demand(NamedTuple):
         along = self.layer.m if self.is_left else self.layer.n
         inner = len(_kept_rows(self.layer)) if self.is_left else self.layer.inner
         return (inner, along) if self.turned == self.is_left else (along, inner)
+
+    def requests(self, fold_lines: int) -> Requests:
+        """Return how folds of so many lines ask for it."""
+        return Requests(self.skewed, self.before, fold_lines, self.width, self.group)
 
     def pixels(self) -> Pixels:
         """Return where its elements lie."""

@@ -13,7 +13,7 @@ import numpy as np
 from tpusim.compiled import njit
 from tpusim.systolic.memory.demands import Demand
 from tpusim.systolic.memory.orders import find_line
-from tpusim.systolic.memory.pixels import Pixels, find_address
+from tpusim.systolic.memory.pixels import Pixels, Requests, asking_lines, find_address, find_requested
 from tpusim.systolic.memory.windows import SETS
 
 Values = np.ndarray[Any, Any]
@@ -29,17 +29,6 @@ class Fills(NamedTuple):
     left_words: int
 
 
-class _Walk(NamedTuple):
-    """How folds ask for an operand, and the words that fill the half of the SRAM."""
-
-    skewed: bool
-    before: int
-    fold_lines: int
-    width: int
-    group: int
-    words: int
-
-
 def count_fills(demand: Demand, sram_words: int, fold_lines: int) -> Fills:
     """Return how often half of an SRAM was full."""
     words = sram_words // SETS * (SETS // 2)
@@ -48,18 +37,18 @@ def count_fills(demand: Demand, sram_words: int, fold_lines: int) -> Fills:
     # What slots share, each of them asks for.
     asked = int(demand.blocks[:, 1] @ demand.blocks[:, 3]) * max(1, demand.group // 2)
     full = np.zeros(asked // words, np.int64)
-    walk = _Walk(demand.skewed, demand.before, fold_lines, demand.width, demand.group, words)
+    requests = demand.requests(fold_lines)
     if demand.is_matrix:
         corners = demand.blocks[:, 0] * demand.shape[1] + demand.blocks[:, 2]
         names = np.unique(corners, return_inverse=True)[1]
-        times, left = _fill_from_matrix(demand.blocks, names, walk, full)
+        times, left = _fill_from_matrix(demand.blocks, names, requests, words, full)
     else:
-        times, left = _fill_from_image(demand.pixels(), demand.blocks, walk, full)
+        times, left = _fill_from_image(demand.pixels(), demand.blocks, requests, words, full)
     return Fills(full[:times], words, left)
 
 
 @njit(cache=True)
-def _fill_from_matrix(blocks: Values, names: Values, walk: _Walk, full: Values) -> tuple[int, int]:
+def _fill_from_matrix(blocks: Values, names: Values, requests: Requests, words: int, full: Values) -> tuple[int, int]:
     """Write into ``full`` when half an SRAM was full; return how often, and the words that are in it at the end.
 
     Of each block, folds alike in ``names``, it has what was asked for last: from some element to the end.
@@ -70,10 +59,10 @@ def _fill_from_matrix(blocks: Values, names: Values, walk: _Walk, full: Values) 
         _, rows, _, columns = blocks[fold]
         name, first = names[fold], 0
         end = known[name] if filled[name] == times + 1 else rows * columns
-        while first + walk.words - inside <= end:
-            first += walk.words - inside
-            line = find_line(first - 1, walk.skewed, rows, columns)
-            full[times] = fold * walk.fold_lines + line + walk.before - (0 if walk.skewed else rows - 1)
+        while first + words - inside <= end:
+            first += words - inside
+            line = asking_lines(requests, rows, columns)[0] + find_line(first - 1, requests.skewed, rows, columns)
+            full[times] = fold * requests.fold_lines + line
             times, inside, end = times + 1, 0, rows * columns
         inside += end - first
         filled[name], known[name] = times + 1, first
@@ -81,29 +70,22 @@ def _fill_from_matrix(blocks: Values, names: Values, walk: _Walk, full: Values) 
 
 
 @njit(cache=True)
-def _fill_from_image(pixels: Pixels, blocks: Values, walk: _Walk, full: Values) -> tuple[int, int]:
+def _fill_from_image(pixels: Pixels, blocks: Values, requests: Requests, words: int, full: Values) -> tuple[int, int]:
     """Write into ``full`` when half an SRAM was full; return how often, and the words that are in it at the end."""
     times, inside = 0, 0
     seen = np.zeros(pixels.words, np.int64)
     for fold in range(len(blocks)):
         row, rows, column, columns = blocks[fold]
-        first_line = walk.before if walk.skewed else walk.before - rows + 1
-        slots, copies = (columns, 1) if walk.group == 1 else (walk.width, walk.group // 2)
-        for line in range(first_line, first_line + (rows + slots - 1 if walk.skewed else rows)):
-            for request in range(slots * walk.group):
-                slot = along = request
-                if walk.group > 1:
-                    slot = request // walk.group
-                    along = slot // copies * walk.group + request % walk.group
-                down = line - walk.before - slot if walk.skewed else walk.before - line
-                if not 0 <= down < rows or along >= columns:
-                    continue
-                address = find_address(pixels, row + down, column + along)
+        first, end, requests_of_line = asking_lines(requests, rows, columns)
+        for line in range(first, end):
+            for request in range(requests_of_line):
+                down, along = find_requested(requests, rows, columns, line, request)
+                address = find_address(pixels, row + down, column + along) if down >= 0 else -1
                 if address < 0 or seen[address] == times + 1:
                     continue
                 seen[address] = times + 1
                 inside += 1
-                if inside == walk.words:
-                    full[times] = fold * walk.fold_lines + line
+                if inside == words:
+                    full[times] = fold * requests.fold_lines + line
                     times, inside = times + 1, 0
     return times, inside

@@ -38,6 +38,16 @@ class Pixels(NamedTuple):
         return bool(((y < self.limits[0]) & (x < self.limits[1])).any())
 
 
+class Requests(NamedTuple):
+    """How folds ask for an operand; see ``Demand``."""
+
+    skewed: bool
+    before: int
+    fold_lines: int
+    width: int
+    group: int
+
+
 def list_pixels(shape: Convolution, positions: Values, places: Values, turned: bool) -> Pixels:
     """Return what lies in places of a window at positions of it; ``turned``: places are the rows."""
     row, column = np.divmod(positions, shape.positions[1])
@@ -79,3 +89,24 @@ def find_address(pixels: Pixels, row: int, column: int) -> int:
         return -1
     rest: int = pixels.rows[2, row] + pixels.columns[2, column]
     return y * pixels.pitches[0] + x * pixels.pitches[1] + rest
+
+
+@njit(cache=True)
+def asking_lines(requests: Requests, rows: int, columns: int) -> tuple[int, int, int]:
+    """Return the first line in which a fold may ask for something, the one after the last, and requests per line."""
+    slots = columns if requests.group == 1 else requests.width
+    if requests.skewed:
+        return requests.before, requests.before + rows + slots - 1, slots * requests.group
+    return requests.before - rows + 1, requests.before + 1, slots * requests.group
+
+
+@njit(cache=True)
+def find_requested(requests: Requests, rows: int, columns: int, line: int, request: int) -> tuple[int, int]:
+    """Return which row and column of a fold one request of a line asks for, or a row of -1 if there is none."""
+    slot = along = request
+    if requests.group > 1:
+        slot = request // requests.group
+        # Half as many slots as a group has columns ask for the same ones.
+        along = slot // (requests.group // 2) * requests.group + request % requests.group
+    down = line - requests.before - slot if requests.skewed else requests.before - line
+    return (down if down < rows and along < columns else -1), along

@@ -14,7 +14,7 @@ import numpy as np
 from tpusim.compiled import njit
 from tpusim.systolic.memory.demands import Demand
 from tpusim.systolic.memory.orders import find_first
-from tpusim.systolic.memory.pixels import Pixels, find_address
+from tpusim.systolic.memory.pixels import Pixels, Requests, asking_lines, find_address, find_requested
 
 Values = np.ndarray[Any, Any]
 
@@ -22,17 +22,11 @@ SETS = 100
 """Sets of an SRAM."""
 
 
-class _Walk(NamedTuple):
-    """How folds ask for an operand."""
+class _Fetches(NamedTuple):
+    """How memory fetches an operand: rows and columns of the whole, words of a set."""
 
-    skewed: bool
-    before: int
-    fold_lines: int
     steps: int
-    """Rows of the whole operand, and its columns."""
     columns: int
-    width: int
-    group: int
     set_words: int
 
 
@@ -62,43 +56,43 @@ def count_moves(demand: Demand, sram_words: int, lines: int, fold_lines: int) ->
     held = -(-active // set_words)
     if demand.words // set_words < held:
         return moves
-    walk = _Walk(demand.skewed, demand.before, fold_lines, *demand.shape, demand.width, demand.group, set_words)
-    places = None if demand.is_matrix else _find_places(demand.pixels(), walk)
+    requests, fetches = demand.requests(fold_lines), _Fetches(*demand.shape, set_words)
+    places = None if demand.is_matrix else _find_places(demand.pixels(), requests, fetches)
     total = (places.words if places else demand.words) // set_words + 1
     if total > held:
         window = _Window(held, min(-(-(sram_words - active) // set_words), total - held), total)
         if places:
-            _move_over_image(demand.pixels(), demand.blocks, walk, window, places, moves)
+            _move_over_image(demand.pixels(), demand.blocks, requests, fetches, window, places, moves)
         else:
-            _move_over_matrix(demand.blocks, walk, window, moves)
+            _move_over_matrix(demand.blocks, requests, fetches, window, moves)
     return moves
 
 
 @njit(cache=True)
-def _move_over_matrix(blocks: Values, walk: _Walk, window: _Window, moves: Values) -> None:
+def _move_over_matrix(blocks: Values, requests: Requests, fetches: _Fetches, window: _Window, moves: Values) -> None:
     """Count in ``moves`` how often the window moves on: what a line asks for is fetched one after the other."""
     start = 0
     for fold in range(len(blocks)):
         row, rows, column, columns = blocks[fold]
-        above = column // walk.width
-        first_line = fold * walk.fold_lines + (walk.before if walk.skewed else walk.before - rows + 1)
-        for line in range(rows + columns - 1 if walk.skewed else rows):
-            if walk.skewed:
-                first = find_first(above, line, walk.steps, walk.width, walk.columns)
+        above = column // requests.width
+        first_line, end, _ = asking_lines(requests, rows, columns)
+        for line in range(end - first_line):
+            if requests.skewed:
+                first = find_first(above, line, fetches.steps, requests.width, fetches.columns)
                 words = min(line, columns - 1) - max(0, line - rows + 1) + 1
             else:
-                first = above * walk.steps * walk.width + (row + rows - 1 - line) * columns
+                first = above * fetches.steps * requests.width + (row + rows - 1 - line) * columns
                 words = columns
-            for one in range(first // walk.set_words, (first + words - 1) // walk.set_words + 1):
+            for one in range(first // fetches.set_words, (first + words - 1) // fetches.set_words + 1):
                 while (one - start) % window.total >= window.sets:
                     start = (start + window.step) % window.total
-                    moves[first_line + line] += 1
+                    moves[fold * requests.fold_lines + first_line + line] += 1
 
 
 @njit(cache=True)
-def _find_places(pixels: Pixels, walk: _Walk) -> _Places:
+def _find_places(pixels: Pixels, requests: Requests, fetches: _Fetches) -> _Places:
     """Return the sets in which the pixels of an image lie, in the order in which memory fetches it."""
-    steps, columns, width = walk.steps, walk.columns, walk.width
+    steps, columns, width = fetches.steps, fetches.columns, requests.width
     folds = (columns + width - 1) // width
     # Twice the same walk: count, then note down.
     first = np.zeros(pixels.words + 1, np.int64)
@@ -111,52 +105,51 @@ def _find_places(pixels: Pixels, walk: _Walk) -> _Places:
         first[address + 1] += first[address]
     sets, noted, words = np.zeros(first[-1], np.int32), np.zeros(len(first), np.int64), 0
     # By diagonals of all folds below each other; or row by row, which is as many diagonals of one element each.
-    reach = width if walk.skewed else 1
+    reach = width if requests.skewed else 1
     line_sets = np.zeros(folds * steps + reach, np.int32)
     for line in range(folds * steps + reach - 1):
-        line_sets[line] = words // walk.set_words
+        line_sets[line] = words // fetches.set_words
         for offset in range(min(line, folds * steps - 1), max(-1, line - reach), -1):
             fold, row = divmod(offset, steps)
-            for along in range(1 if walk.skewed else width):
-                column = fold * width + (line - offset if walk.skewed else along)
+            for along in range(1 if requests.skewed else width):
+                column = fold * width + (line - offset if requests.skewed else along)
                 inside = column < min(columns, (fold + 1) * width)
                 address = find_address(pixels, row, column) if inside else -1
                 if address >= 0:
-                    sets[first[address] + noted[address]] = words // walk.set_words
+                    sets[first[address] + noted[address]] = words // fetches.set_words
                     noted[address] += 1
                     words += 1
-    line_sets[-1] = words // walk.set_words
+    line_sets[-1] = words // fetches.set_words
     return _Places(first, sets, line_sets, words)
 
 
 @njit(cache=True)
 def _move_over_image(
-    pixels: Pixels, blocks: Values, walk: _Walk, window: _Window, places: _Places, moves: Values
+    pixels: Pixels,
+    blocks: Values,
+    requests: Requests,
+    fetches: _Fetches,
+    window: _Window,
+    places: _Places,
+    moves: Values,
 ) -> None:
     """Count in ``moves`` how often the window moves on, pixel by pixel where it does not hold all of a line."""
     start = 0
     for fold in range(len(blocks)):
         row, rows, column, columns = blocks[fold]
-        above = column // walk.width * walk.steps
-        first_line = walk.before if walk.skewed else walk.before - rows + 1
-        slots, copies = (columns, 1) if walk.group == 1 else (walk.width, walk.group // 2)
-        for line in range(first_line, first_line + (rows + slots - 1 if walk.skewed else rows)):
-            fetched = above + line - first_line if walk.skewed else above + row + walk.before - line
+        above = column // requests.width * fetches.steps
+        first, end, requests_of_line = asking_lines(requests, rows, columns)
+        for line in range(first, end):
+            fetched = above + (line - first if requests.skewed else row + requests.before - line)
             # What several slots share is not asked for as it is fetched.
-            if walk.group == 1 and _holds(window, start, places.line_sets[fetched], places.line_sets[fetched + 1]):
+            if requests.group == 1 and _holds(window, start, places.line_sets[fetched], places.line_sets[fetched + 1]):
                 continue
-            for request in range(slots * walk.group):
-                slot = along = request
-                if walk.group > 1:
-                    slot = request // walk.group
-                    along = slot // copies * walk.group + request % walk.group
-                down = line - walk.before - slot if walk.skewed else walk.before - line
-                if not 0 <= down < rows or along >= columns:
-                    continue
-                address = find_address(pixels, row + down, column + along)
+            for request in range(requests_of_line):
+                down, along = find_requested(requests, rows, columns, line, request)
+                address = find_address(pixels, row + down, column + along) if down >= 0 else -1
                 while address >= 0 and not _is_held(places, address, start, window):
                     start = (start + window.step) % window.total
-                    moves[fold * walk.fold_lines + line] += 1
+                    moves[fold * requests.fold_lines + line] += 1
 
 
 @njit(cache=True)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.markup import escape
-
 from tpusim.analysis.answers.findings import Finding, Findings
-from tpusim.report.tables import size_text, time_text
+from tpusim.report.tables import Printer, escape, size_text, time_text
 
 _BASES = {
     "steps": "the program with these steps changed, run",
@@ -15,7 +12,7 @@ _BASES = {
 }
 
 
-def render_advice(found: Findings, console: Console) -> None:
+def render_advice(found: Findings, console: Printer) -> None:
     """Print what would make a program faster, and how each saving was found."""
     head = f"[bold]{escape(found.program)}[/bold] on {escape(found.chip)}: advice (simulated)"
     console.print(head)
@@ -30,7 +27,7 @@ def render_advice(found: Findings, console: Console) -> None:
         _print_finding(number, finding, console)
 
 
-def _print_finding(number: int, finding: Finding, console: Console) -> None:
+def _print_finding(number: int, finding: Finding, console: Printer) -> None:
     console.print(f"[bold]{number}. {_saving(finding)}[/bold]: {escape(finding.what)}")
     console.print(f"   change    {escape(finding.change)}", soft_wrap=True)
     where = f", {finding.source}" if finding.source else ""

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from tpusim.analysis.explained.body import BETWEEN, BLOCKS, Body, CodeTime, StepKind
 from tpusim.analysis.explanation import Explanation
 from tpusim.cost.classes import CHAIN
 from tpusim.hardware.units import MATRIX, SCALAR, UNITS
-from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, size_text, time_text
 
 _SHOWN_KINDS = 8
 _SHOWN_LINES = 10
@@ -45,10 +41,10 @@ _CURES = {
 }
 
 
-def render_body(found: Explanation, body: Body, console: Console) -> None:
+def render_body(found: Explanation, body: Body, console: Printer) -> None:
     """Print what is inside of a kernel."""
     for table in (_kind_table(body, found), _unit_table(body.kinds[0]), _line_table(body)):
-        if table.row_count:
+        if table.rows:
             console.print(table)
             console.print()
     if body.chain:

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import singledispatch
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from tpusim.analysis.explained.facts import (
     Awaited,
     CollectiveFacts,
@@ -21,7 +17,7 @@ from tpusim.analysis.explained.facts import (
 )
 from tpusim.analysis.explanation import Explanation
 from tpusim.hardware.units import UNITS
-from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, size_text, time_text
 from tpusim.report.terminal.explain import render_explanation
 
 _SHOWN_MEMBERS = 8
@@ -32,7 +28,7 @@ _NOTABLE = 1.05
 Line = tuple[str, str]
 
 
-def render_explained(found: Explanation | StepExplanation, console: Console) -> None:
+def render_explained(found: Explanation | StepExplanation, console: Printer) -> None:
     """Print why an op takes as long as it does."""
     if isinstance(found, Explanation):
         render_explanation(found, console)
@@ -105,7 +101,9 @@ def _collective_lines(facts: CollectiveFacts, found: StepExplanation) -> Iterato
     yield "bandwidth", f"{rates[0] / 1e9:,.1f} GB/s of its {size_text(facts.payload_bytes)}; {_reach(rates)}"
     if facts.mesh:
         yield "mesh", f"its devices in order: {', '.join(map(str, facts.mesh))}"
-    if not facts.orders:
+    if facts.orders:
+        yield "order", "others are faster, see below: `tpusim run --device-order` takes one as it is printed"
+    else:
         yield "order", "no other order of the mesh's devices that was tried is faster"
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
-from tpusim.report.tables import plain_table, size_text, time_text
+from tpusim.report.tables import Printer, escape, plain_table, size_text, time_text
 from tpusim.shapes.layout_choices import LayoutChoice
 
 
-def render_layouts(choices: Sequence[LayoutChoice], console: Console, used_by: Sequence[str] = ()) -> None:
+def render_layouts(choices: Sequence[LayoutChoice], console: Printer, used_by: Sequence[str] = ()) -> None:
     """Print a row a layout: what its users take, what it takes itself, what of that is padding, what it is good for."""
     users = (">its users", ">of the best") if used_by else ()
     # What a layout is good for is a guess where nobody says what it is for.
@@ -21,7 +19,7 @@ def render_layouts(choices: Sequence[LayoutChoice], console: Console, used_by: S
     least = max(1, min(choice.physical_bytes for choice in choices))
     fastest_ps = max(1, min(choice.users_ps or 0 for choice in choices))
     for choice in choices:
-        mark = "  (arguments and results)" if choice.is_default else ""
+        mark = "  (here)" * choice.is_present + "  (default)" * choice.is_default
         others = [d for d in range(_rank(choice)) if d not in (choice.lanes, choice.sublanes)]
         table.add_row(
             # Text, not markup: the brackets of a shape would be taken for a style.
@@ -35,6 +33,8 @@ def render_layouts(choices: Sequence[LayoutChoice], console: Console, used_by: S
             *((", ".join(map(str, others)) or "none",) if good_for else ()),
         )
     console.print(table)
+    here = "here: as it lies now; " if any(choice.is_present for choice in choices) else ""
+    console.print(f"\n{here}default: as arguments and results lie of which a program does not say how")
     if used_by:
         names = escape(", ".join(used_by))
         console.print(f"\nIts users are {names}: compiled by tpusim for each layout, and run.", soft_wrap=True)

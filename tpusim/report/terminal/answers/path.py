@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from tpusim.analysis.path.critical import CriticalPath
 from tpusim.hardware.units import ICI, UNITS
-from tpusim.report.tables import plain_table, time_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, time_text
 from tpusim.timeline.records import CORE, SPARSECORE
 
 _SHOWN = 12
@@ -17,7 +13,7 @@ _ROWS = {CORE: "the core", ICI: "links", SPARSECORE: "sparse cores", "dma": "DMA
 _LEAST_SHARE = 1e-4
 
 
-def render_path(found: CriticalPath, console: Console) -> None:
+def render_path(found: CriticalPath, console: Printer) -> None:
     """Print what the end of a run waits for, what could start later for nothing, and what ran behind what."""
     console.print(f"[bold]{escape(found.program)}[/bold] on {escape(found.chip)}: critical path (simulated)")
     console.print()

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.markup import escape
-
 from tpusim.analysis.answers.efficiency import Efficiency, efficiencies
 from tpusim.analysis.answers.scaling import Exposed, Largest, Refused, ScaleRow
+from tpusim.analysis.explained.facts import DeviceOrder
 from tpusim.report.provenance import provenance_text
-from tpusim.report.tables import count_text, dollars_text, energy_text, plain_table, size_text, time_text
+from tpusim.report.tables import (
+    Printer,
+    count_text,
+    dollars_text,
+    energy_text,
+    escape,
+    plain_table,
+    size_text,
+    time_text,
+)
+from tpusim.report.terminal.answers.explain import order_text
 
 _NOTABLE = 0.02
 """Rates nearer to each other than this share are called equal."""
 
+_SHOWN = 6
+
 
 def render_scaling(
-    rows: Sequence[ScaleRow], largest: Sequence[Largest], console: Console, refused: Sequence[Refused] = ()
+    rows: Sequence[ScaleRow], largest: Sequence[Largest], console: Printer, refused: Sequence[Refused] = ()
 ) -> None:
     """Print a row for each program, chip and slice, and what is the most that fits."""
     variables = list(dict.fromkeys(name for row in rows for name in row.variables))
@@ -49,7 +59,7 @@ def render_scaling(
 
 
 def _print_scaled(
-    rows: Sequence[ScaleRow], scaled: Sequence[Efficiency | None], counted: bool, console: Console
+    rows: Sequence[ScaleRow], scaled: Sequence[Efficiency | None], counted: bool, console: Printer
 ) -> None:
     """Print how well larger slices are used."""
     if any(scaled):
@@ -60,10 +70,19 @@ def _print_scaled(
         if found is not None and row is not rows[found.base]:
             lines = "\n".join(_scaling(row, rows[found.base], found))
             console.print(f"\n{escape(lines)}", soft_wrap=True)
+    for row in rows:
+        if row.order is not None:
+            lines = "\n".join(_base_order(row, row.order))
+            console.print(f"\n{escape(lines)}", soft_wrap=True)
 
 
-def _print_notes(rows: Sequence[ScaleRow], console: Console) -> None:
-    """Print which programs another chip was meant for, and whether runs have warnings."""
+def _print_notes(rows: Sequence[ScaleRow], console: Printer) -> None:
+    """Print which programs another chip or slice was meant for, and whether runs have warnings."""
+    for row in rows:
+        if row.copies > 1:
+            what = f"{row.copies} copies of {escape(row.program)} side by side, which exchange nothing"
+            other = "compile it for this slice to see how it scales"
+            console.print(f"\n{row.devices:,} devices ({row.topology}) run {what}: {other}", soft_wrap=True)
     for program, text in dict.fromkeys((row.program, provenance_text(row.provenance, row.chip)) for row in rows):
         if text:
             console.print(f"\n[yellow]compiled[/yellow]  {escape(program)} {escape(text)}", soft_wrap=True)
@@ -85,11 +104,21 @@ def _scaling(row: ScaleRow, base: ScaleRow, found: Efficiency) -> Iterator[str]:
     parts = {"exposed communication": found.exposed_ps, "computing": found.compute_ps, "waiting": found.waiting_ps}
     shown = ", ".join(f"{_more(ps)} {part}" for part, ps in parts.items() if abs(ps) > _NOTABLE * abs(found.lost_ps))
     yield f"  {_more(found.lost_ps)} than at that rate: {shown}"
-    if row.exposed:
-        longest = row.exposed[0]
-        there = next((one for one in base.exposed if one.kind == longest.kind), None)
-        beside = f"; on {base.topology} {_exposed(there)}" if there else ""
-        yield f"  exposed longest is {longest.name}, {longest.kind} of {_exposed(longest)}{beside}"
+    grown = [one for one in found.grown if abs(one.more_ps) > _NOTABLE * abs(found.lost_ps)]
+    for one in grown[:_SHOWN]:
+        beside = f"; on {base.topology} {_exposed(one.there)}" if one.there else f"; on {base.topology} there is none"
+        yield f"    {_more(one.more_ps)} in {one.here.name}, {one.here.kind} of {_exposed(one.here)}{beside}"
+    if len(grown) > _SHOWN:
+        rest_ps = sum(one.more_ps for one in grown[_SHOWN:])
+        yield f"    ... and {len(grown) - _SHOWN} more, {_more(rest_ps)} together (--json has them all)"
+
+
+def _base_order(row: ScaleRow, order: DeviceOrder) -> Iterator[str]:
+    """Yield that the run that others are compared with could be faster."""
+    saved = 1 - order.run_ps / max(1, row.total_ps)
+    yield f"{row.topology} itself, to which rates are compared, could take {saved:.0%} less time: its devices lie badly"
+    yield f"  {time_text(order.run_ps)} instead of {time_text(row.total_ps)} with the mesh over {order_text(order)}"
+    yield "  (larger slices may have such orders as well: `tpusim advise` tries them)"
 
 
 def _more(ps: int) -> str:
@@ -109,8 +138,13 @@ def _costs(row: ScaleRow, counted: bool) -> tuple[str, str]:
 
 
 def _largest(one: Largest) -> str:
-    """Return the most items that fit, of those that were run and of those that were not."""
+    """Return the most items that fit: of those that were run, and of those that were not, with how that is known."""
     ran = f"{one.items:,.0f} items of those that were run" if one.items else "none of those that were run fits"
     if one.estimate is None:
         return ran
-    return f"{ran}; about {max(0.0, one.estimate):,.0f} would, as memory grows from run to run"
+    first, last = one.line
+    found, between = f"{ran}; about {max(0.0, one.estimate):,.0f} would", f"between {first:,.0f} and {last:,.0f}"
+    if first <= one.estimate <= last:
+        return f"{found}, if HBM grows evenly {between}"
+    times = f"{max(0.0, one.estimate) / last:.1f} times {last:,.0f}"
+    return f"{found} ({times}), if HBM grows on as {between}: a guess, as compilers choose anew at every size"

@@ -13,6 +13,7 @@ function scaled(number, steps, digits) {
 }
 
 const timeText = (ps, digits = 4) => ps === 0 ? "0" : scaled(ps, [[1e12, "s"], [1e9, "ms"], [1e6, "us"], [1e3, "ns"], [1, "ps"]], digits);
+const usText = (us) => timeText(us * 1e6);
 const sizeText = (bytes) => bytes === 0 ? "0 B" : scaled(bytes, [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]], 4);
 const countText = (n) => n === 0 ? "0" : scaled(n, [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]], 4).trim();
 const energyText = (joules) => joules === 0 ? "0 J" : scaled(joules, [[1, "J"], [1e-3, "mJ"], [1e-6, "uJ"], [1e-9, "nJ"]], 3);

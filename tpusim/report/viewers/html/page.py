@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tpusim.analysis.bands import compiler_us
 from tpusim.analysis.communication import classes, pod_use
 from tpusim.analysis.compare import Change, Comparison, RunFigures, compare, run_figures
 from tpusim.analysis.energy.power import mean_watts
@@ -29,7 +30,7 @@ from tpusim.files import write_whole
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
 from tpusim.report.json.page import plain
-from tpusim.report.json.run import compiler_us, pod_page, run_page
+from tpusim.report.json.run import pod_page, run_page
 from tpusim.report.provenance import provenance_text
 from tpusim.report.result import ResultLike
 from tpusim.report.viewers.events import Event, unrolled

@@ -22,7 +22,6 @@ function bars(target, rows, fill = () => "") {
 
 function showSummary(store) {
   const { summary, capacity } = store;
-  const us = 1e6;
   el("program").textContent = summary.program;
   const device = summary.devices_run > 1 ? `, device ${summary.device} of ${summary.devices_run}, the first of those that ended last` : "";
   el("machine").textContent = `on ${summary.chip} (${store.chip})${device}`;
@@ -30,10 +29,10 @@ function showSummary(store) {
   const memory = summary.memory;
   const estimate = summary.compiler_estimated_us;
   el("cards").replaceChildren(
-    card("time", timeText(store.total_ps), estimate ? `compiler's estimate of its kernels ${timeText(estimate * us)}` : ""),
+    card("time", timeText(store.total_ps), estimate ? `compiler's estimate of its kernels ${usText(estimate)}` : ""),
     accuracyCard(summary.accuracy),
     card("bound by", summary.bound_by || "nothing", `${summary.kernels.toLocaleString("en-US")} kernels`),
-    card("roofline", percentText(summary.roofline_us / total), `at least ${timeText(summary.roofline_us * us)}`),
+    card("roofline", percentText(summary.roofline_us / total), `at least ${usText(summary.roofline_us)}`),
     card("MFU", percentText(summary.model_flops_utilization), hardware(summary)),
     card("HBM bandwidth", percentText(summary.hbm_utilization), `${sizeText(summary.hbm_bytes)} moved`),
     card("energy", energyText(summary.energy_j), summary.cost ? `${dollarsText(summary.cost.usd)} at ${dollarsText(summary.cost.usd_per_chip_hour)} a chip-hour` : ""),
@@ -41,21 +40,21 @@ function showSummary(store) {
     card("peak HBM", sizeText(memory.peak_hbm_bytes), `of ${sizeText(capacity.hbm)}`),
     card("peak VMEM", sizeText(memory.peak_vmem_bytes), `of ${sizeText(capacity.vmem)}`),
   );
-  const bound = Object.entries(summary.bound_us).map(([name, time]) => [name || "nothing", time / total, timeText(time * us)]);
+  const bound = Object.entries(summary.bound_us).map(([name, time]) => [name || "nothing", time / total, usText(time)]);
   bars(el("bounds"), bound.slice(0, 10));
   const units = Object.entries(summary.unit_utilization).filter(([unit]) => unit !== "hbm").map(([unit, share]) => [store.units[unit] ?? unit, share]);
   bars(el("units"), [...units, ["HBM", summary.hbm_utilization]].sort((a, b) => b[1] - a[1]));
   const energy = Object.entries(summary.energy.by_unit).sort((a, b) => b[1] - a[1]);
   bars(el("energy"), energy.map(([unit, joules]) => [store.units[unit] ?? unit, joules / Math.max(1e-18, summary.energy_j), energyText(joules)]));
   const categories = summary.categories.slice(0, 12);
-  bars(el("categories"), categories.map((one) => [one.category, one.time_us / total, `${one.count.toLocaleString("en-US")} times, ${timeText(one.time_us * us)}, beside the core ${timeText(one.overlapped_us * us)}`]), (place) => `var(--c${store.colours.get(categories[place].category)})`);
+  bars(el("categories"), categories.map((one) => [one.category, one.time_us / total, `${one.count.toLocaleString("en-US")} times, ${usText(one.time_us)}, beside the core ${usText(one.overlapped_us)}`]), (place) => `var(--c${store.colours.get(categories[place].category)})`);
   showNotes(store);
   el("footer").textContent = `Simulated by ${`tpusim ${store.version}`.trim()}: times, traffic and utilisation come from a model of the chip, not from hardware.`;
 }
 
 function hardware(summary) {
   const again = summary.flops_utilization !== summary.model_flops_utilization;
-  return `of bf16 peak, ${countText(summary.flops)}FLOP${again ? `, HFU ${percentText(summary.flops_utilization)} with what is computed again` : ""}`;
+  return `of bf16 peak, ${countText(summary.flops)}FLOP${again ? `, HFU ${percentText(summary.flops_utilization)} with what is computed again or not asked for` : ""}`;
 }
 
 function showNotes(store) {
@@ -84,7 +83,7 @@ function showDetails(store, op) {
     const { added, slack } = pathOf(store);
     if (added.has(op)) facts.push(["on the critical path", `adds ${timeText(added.get(op))}`]);
     if (slack.has(op)) facts.push(["could start later by", timeText(slack.get(op))]);
-    if (ops.compiler[op] !== null) facts.push(["compiler's estimate", timeText(ops.compiler[op] * 1e6)]);
+    if (ops.compiler[op] !== null) facts.push(["compiler's estimate", usText(ops.compiler[op])]);
   }
   facts.push(["scope", ops.op_name[op]], ["HLO line", ops.line[op] ? String(ops.line[op]) : ""]);
   const list = facts.filter(([, value]) => value).map(([name, value]) => make("div", {}, make("dt", { text: name }), make("dd", { text: value, class: name === "name" ? "name" : "" })));
@@ -152,11 +151,10 @@ function showCompared(store) {
   if (!compared) return;
   el("compared").hidden = el("compared-link").hidden = false;
   el("compared-about").textContent = `Before: ${compared.program} on ${compared.chip} (simulated); now: ${summary.program} on ${summary.chip}.`;
-  const us = (value) => timeText(value * 1e6);
-  const figures = [["time", us, compared.time_us, summary.time_us], ["FLOP", countText, compared.flops, summary.flops], ["HBM traffic", sizeText, compared.hbm_bytes, summary.hbm_bytes], ["energy", energyText, compared.energy_j, summary.energy_j], ["peak HBM", sizeText, compared.peak_hbm_bytes, summary.memory.peak_hbm_bytes]];
+  const figures = [["time", usText, compared.time_us, summary.time_us], ["FLOP", countText, compared.flops, summary.flops], ["HBM traffic", sizeText, compared.hbm_bytes, summary.hbm_bytes], ["energy", energyText, compared.energy_j, summary.energy_j], ["peak HBM", sizeText, compared.peak_hbm_bytes, summary.memory.peak_hbm_bytes]];
   plainTable(el("compared-figures"), ["", "before", "now", "now / before"], figures.filter(([, , before]) => before).map(([name, text, before, now]) => [name, text(before), text(now), (now / before).toFixed(3)]));
-  const signed = (value) => `${value > 0 ? "+" : "\u2212"}${us(Math.abs(value))}`;
-  const rows = (changes, named) => changes.map(([name, category, before, now]) => [name, ...(named ? [category] : []), before === null ? "\u2013" : us(before), now === null ? "\u2013" : us(now), signed((now ?? 0) - (before ?? 0))]);
+  const signed = (value) => `${value > 0 ? "+" : "\u2212"}${usText(Math.abs(value))}`;
+  const rows = (changes, named) => changes.map(([name, category, before, now]) => [name, ...(named ? [category] : []), before === null ? "\u2013" : usText(before), now === null ? "\u2013" : usText(now), signed((now ?? 0) - (before ?? 0))]);
   plainTable(el("compared-ops"), ["op", "category", "before", "now", "change"], rows(compared.ops, true));
   plainTable(el("compared-categories"), ["category", "before", "now", "change"], rows(compared.categories, false));
 }
@@ -174,9 +172,8 @@ function showPod(store) {
   if (!pod) return;
   el("pod").hidden = el("pod-link").hidden = false;
   el("pod-about").textContent = `${pod.device_count} devices on ${pod.sizes.join("x")} chips${pod.slices > 1 ? `, ${pod.slices} slices` : ""}, numbered ${pod.device_order === "ring" ? "along a ring of neighbours" : "in listed order"}; ${pod.links.used} links carried something, ${percentText(pod.links.mean_share)} of the time on average.`;
-  const us = (value) => timeText(value * 1e6);
   const who = (devices) => devices.length > 4 ? `${devices.slice(0, 3).join(", ")}, ... (${devices.length})` : devices.join(", ");
-  plainTable(el("pod-devices"), ["devices", "time", "compute", "exposed", "hidden", "waiting"], pod.devices.map((one) => [who(one.devices), us(one.total_us), us(one.compute_us), us(one.exposed_us), us(one.hidden_us), us(one.waiting_us)]));
+  plainTable(el("pod-devices"), ["devices", "time", "compute", "exposed", "hidden", "waiting"], pod.devices.map((one) => [who(one.devices), usText(one.total_us), usText(one.compute_us), usText(one.exposed_us), usText(one.hidden_us), usText(one.waiting_us)]));
   plainTable(el("pod-links"), ["link", "bytes", "busy", "share"], pod.busiest_links.map(([chip, way, bytes, busy]) => [`chip ${chip} ${way}`, sizeText(bytes), timeText(busy), percentText(busy / Math.max(1, store.total_ps))]));
-  plainTable(el("pod-collectives"), ["collective", "kind", "group", "count", "bytes", "time each", "waiting", "algorithm", "bus"], pod.collectives.map((one) => [one.name, one.kind, String(one.group_size), one.count.toLocaleString("en-US"), sizeText(one.payload_bytes), us(one.time_us / one.count), us(one.waiting_us / one.count), rateText(one.algorithm_bytes_per_second, "B"), rateText(one.bus_bytes_per_second, "B")]));
+  plainTable(el("pod-collectives"), ["collective", "kind", "group", "count", "bytes", "time each", "waiting", "algorithm", "bus"], pod.collectives.map((one) => [one.name, one.kind, String(one.group_size), one.count.toLocaleString("en-US"), sizeText(one.payload_bytes), usText(one.time_us / one.count), usText(one.waiting_us / one.count), rateText(one.algorithm_bytes_per_second, "B"), rateText(one.bus_bytes_per_second, "B")]));
 }

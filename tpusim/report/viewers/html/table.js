@@ -20,7 +20,7 @@ class OpTable {
       { id: "flops", title: "FLOP", ...figure("flops", countText), width: 6.5 },
       { id: "hbm_bytes", title: "HBM", ...figure("hbm_bytes", sizeText), width: 7.5 },
       { id: "energy", title: "energy", ...figure("energy", (fj) => energyText(fj / 1e15)), hint: "of its work, and of the idle power in its time", width: 6.5 },
-      { id: "compiler", title: "compiler", text: (row) => at(row, "compiler") === null ? "" : timeText(at(row, "compiler") * 1e6), key: (row) => at(row, "compiler") ?? -1, number: true, hint: "the compiler's own estimate", width: 7 },
+      { id: "compiler", title: "compiler", text: (row) => at(row, "compiler") === null ? "" : usText(at(row, "compiler")), key: (row) => at(row, "compiler") ?? -1, number: true, hint: "the compiler's own estimate", width: 7 },
       { id: "category", title: "category", ...words("category"), width: 8 },
       { id: "op_name", title: "scope", ...words("op_name"), shown: (scope) => ending(scope, 2), width: 9 },
       { id: "source", title: "source", ...words("source"), shown: (source) => ending(source, 1), width: 10.5 },

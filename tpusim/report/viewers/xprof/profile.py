@@ -155,11 +155,8 @@ def _add_ops(plane: Plane, profile: Profile, events: Sequence[Event], total_ps: 
     plane.add_line("XLA Ops", ops, total_ps)
     plane.add_line("Async XLA Ops", [plane.event(kinds.of(e), e.start_ps, e.end_ps, {}) for e in beside], total_ps)
     for unit in UNITS:
-        busy = []
-        for event in (event for event in core if event.record.units.get(unit)):
-            # From the start of the event: how long a unit was busy in it is known, when is not.
-            busy_ps = min(event.record.units[unit] * event.executions, event.duration_ps)
-            busy.append(plane.event(kinds.of(event), event.start_ps, event.start_ps + busy_ps, {}))
+        own = (event for event in core if event.record.units.get(unit))
+        busy = [plane.event(kinds.of(e), e.start_ps, e.start_ps + e.busy_ps(unit), {}) for e in own]
         if busy:
             plane.add_line(f"{UNITS[unit].label} (simulated)", busy, total_ps)
 

@@ -1,0 +1,76 @@
+"""What each device runs of a program for several: XLA partitions it, in the part of jaxlib that compiles for CPUs.
+
+All that this does before it partitions is the same for every processor.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from tpusim.limits import DEVICES
+
+_PASS: Final = "spmd-partitioning"
+_BYTECODE: Final = b"ML\xefR"
+
+
+def partitioned_text(program: Any) -> str:
+    """Return the HLO text of one device of a StableHLO module (text, bytecode or jaxlib's own); empty if it is for one.
+
+    Empty as well where XLA does not partition it, or this jaxlib is not one that has been tried: then it stays whole.
+    """
+    with suppress(ImportError, AttributeError, TypeError, KeyError, ValueError):
+        module = _parsed(program) if isinstance(program, bytes) else program
+        attributes = module.operation.attributes
+        replicas, partitions = (attributes[f"mhlo.num_{what}"].value for what in ("replicas", "partitions"))
+        if replicas == 1 and 1 < partitions <= DEVICES.most:
+            return _partitioned(module, partitions)
+    return ""
+
+
+def _parsed(content: bytes) -> Any:
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import chlo, sdy, stablehlo
+
+    context, registry = ir.Context(), ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    for dialect in (stablehlo, chlo, sdy):
+        dialect.register_dialect(context)
+    with context:
+        if content.startswith(_BYTECODE):
+            return stablehlo.deserialize_portable_artifact(context, content)
+        return ir.Module.parse(content)
+
+
+def _partitioned(module: Any, partitions: int) -> str:
+    """Return what XLA writes down after its pass; what it makes for CPUs then is not asked for, and may fail."""
+    import jaxlib._jax as library
+    import numpy as np
+
+    client = library.get_tfrt_cpu_client(num_devices=partitions)
+    options = library.CompileOptions()
+    build = options.executable_build_options
+    options.num_partitions = build.num_partitions = partitions
+    options.device_assignment = build.device_assignment = library.DeviceAssignment.create(np.arange(partitions)[None])
+    build.use_spmd_partitioning, build.use_shardy_partitioner = True, "sdy.sharding" in str(module)
+    (main,) = [one for one in module.body.operations if getattr(one, "sym_name", None) and one.sym_name.value == "main"]
+    build.allow_spmd_sharding_propagation_to_parameters = _open(main, "arg_attrs", len(main.type.inputs))
+    build.allow_spmd_sharding_propagation_to_output = _open(main, "res_attrs", len(main.type.results))
+    with TemporaryDirectory() as folder:
+        # As text, which says for how many devices it is: a serialised module does not.
+        dumped = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _PASS, "xla_dump_large_constants": True}
+        options.env_option_overrides = list(dumped.items())
+        with suppress(RuntimeError):
+            client.compile_and_load(module, library.DeviceList(tuple(client.local_devices())), options)
+        files = sorted(Path(folder).glob(f"*after_{_PASS}*.txt"))
+        return files[-1].read_text(encoding="utf-8") if files else ""
+
+
+def _open(main: Any, attribute: str, count: int) -> list[bool]:
+    """Return of each argument or result of a function whether XLA may choose how devices share it."""
+    stated = main.attributes[attribute] if attribute in main.attributes else [()] * count
+    return [not any(name in each for name in ("sdy.sharding", "mhlo.sharding")) for each in stated]

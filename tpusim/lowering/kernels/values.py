@@ -1,0 +1,77 @@
+"""What the values inside kernels take, computed once for those that are alike: of thousands a few hundred differ."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from tpusim.cost.models.operations import Table, operations_of
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.units import VECTOR
+from tpusim.ir.ops import FREE, INDEXED, MOVES_ONLY, PRODUCTS, REDUCTIONS
+from tpusim.lowering.kernels.vector import Site, is_waiting, vector_work
+from tpusim.lowering.scope import Scope
+from tpusim.program.work import Work
+from tpusim.semantics.demand.inlining import Inner
+from tpusim.shapes.shape import leaves
+
+_ELSEWHERE = FREE | PRODUCTS
+"""Opcodes whose work is none, or that of the arrays."""
+
+
+class ValueCost(NamedTuple):
+    """What it takes to make a value: its work, how long that takes one after another, and operations before padding."""
+
+    work: Work
+    chain_cycles: float
+    flops: float
+
+    def times(self, count: float, opcode: str, chip: Chip) -> ValueCost:
+        """Return what it takes to make the value of an opcode so many times."""
+        work = self.work * count
+        return ValueCost(work, _chain_cycles(opcode, work, chip), self.flops * count)
+
+
+def value_costs(scope: Scope, values: Sequence[Inner], shares: Sequence[float]) -> dict[int, ValueCost]:
+    """Return by position what the values inside a kernel take, made once: those of which ``shares`` are needed."""
+    likeness, found = scope.likeness, {}
+    for at, item in enumerate(values):
+        if shares[at] and not item.in_place and item.instruction.opcode not in _ELSEWHERE:
+            key = likeness.of_value(item.computation, item.instruction)
+            found[at] = likeness.values.get(key) or _new_cost(scope, item, key)
+    return found
+
+
+def _new_cost(scope: Scope, item: Inner, key: Hashable) -> ValueCost:
+    """Return what a value takes, and keep it under what it has in common with those that are alike."""
+    opcode, before, costs = item.instruction.opcode, scope.notes.count, operations_of(scope.chip)
+    work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
+    work = costs.work(item.instruction, work, scope.chip)
+    made = ValueCost(work, _chain_cycles(opcode, work, scope.chip), _flops(item))
+    # Where a slice begins stands further off; a model of a user's own may look at names; what has no rule is told of
+    # each by its own.
+    if opcode not in INDEXED and scope.notes.count == before and isinstance(costs, Table):
+        scope.likeness.values[key] = made
+    return made
+
+
+def _chain_cycles(opcode: str, work: Work, chip: Chip) -> float:
+    """Return how long a value takes if all operations of its expansion wait for each other."""
+    latency = chip.vector_ops.latency
+    if is_waiting(opcode):
+        # Its slots are mostly empty ones, and what they wait for is in it: of all of them one is a cycle.
+        latency = latency | {VECTOR: 1 / chip.vpu.alu_slots}
+    return sum([ops * latency.get(unit, 1.0) for unit, ops in work.ops.items()])
+
+
+def _flops(item: Inner) -> float:
+    """Return the operations that an instruction other than a product asks for, before padding."""
+    instruction = item.instruction
+    stated = instruction.backend_config.cost_estimate if instruction.opcode == "custom-call" else None
+    if stated:
+        return float(stated.flops)
+    if instruction.opcode in MOVES_ONLY:
+        return 0.0
+    # Of a reduction elements that go in, as in XLA's cost analysis, which leaves out one per result.
+    counted = item.computation[instruction.operands[0]] if instruction.opcode in REDUCTIONS else instruction
+    return float(sum(leaf.element_count for leaf in leaves(counted.shape)))

@@ -1,0 +1,34 @@
+"""Products on a systolic array by itself, which needs nothing of the stages of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tpusim.hardware.array import Array
+from tpusim.hardware.buffers import Buffers
+from tpusim.program.layers import Layer, load_layers
+from tpusim.systolic.closed_form import run_gemm
+from tpusim.timeline.folds import ArrayRun, MemoryRun
+
+
+def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = "fast") -> list[tuple[Layer, ArrayRun]]:
+    """Return what each layer takes on a systolic array: in closed form (``fast``), or counted (``cycle``).
+
+    ``layers`` may be a path to a CSV file, see ``program/layers.py``.
+    """
+    found = load_layers(layers) if isinstance(layers, str | Path) else layers
+    if model == "fast":
+        return [(layer, run_gemm(layer, array)) for layer in found]
+    # Numba loads only where cycles are counted.
+    from tpusim.systolic.count import count_layer
+
+    return [(layer, count_layer(layer, array)) for layer in found]
+
+
+def run_layers_with_memory(layers: Sequence[Layer], array: Array, buffers: Buffers) -> list[MemoryRun]:
+    """Return what each layer takes on an array with SRAMs whose folds run one after the other, as SCALE-Sim has it."""
+    # Numba loads only where memory is gone through.
+    from tpusim.systolic.memory.run import run_memory
+
+    return [run_memory(layer, array, buffers) for layer in layers]
