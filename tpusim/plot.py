@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpusim.analysis.explanation import Explanation
-from tpusim.analysis.memory import memory_profile
+from tpusim.analysis.memory import memory_capacities, memory_profile
 from tpusim.errors import ConfigError
 from tpusim.hardware.array import Array
-from tpusim.hardware.units import CMEM, HBM, VMEM
+from tpusim.hardware.units import HBM, VMEM
 from tpusim.program.layers import Layer
 from tpusim.report.plots import layout as plot_layout
 from tpusim.report.plots import links as plot_links
@@ -73,10 +73,9 @@ def roofline(result: Result, ax: Axes | None = None) -> Figure:
 
 def memory(result: Result, ax: Axes | None = None, spaces: Sequence[str] = (HBM, VMEM)) -> Figure:
     """Draw what is alive in memories over the schedule, where it lies, and the largest buffers at the peak."""
-    chip = result.chip
     profiles = [memory_profile(result.program, space) for space in spaces]  # type: ignore[arg-type]
-    capacities = {HBM: chip.hbm.capacity_bytes, VMEM: chip.vmem.capacity_bytes, CMEM: chip.cmem.capacity_bytes}
-    return plot_memory.memory(profiles, capacities, f"{result.program.name} on {chip.name} (simulated)", ax)
+    title = f"{result.program.name} on {result.chip.name} (simulated)"
+    return plot_memory.memory(profiles, memory_capacities(result.chip), title, ax)
 
 
 def utilisation(result: Result, ax: Axes | None = None, by: str = "source") -> Figure:

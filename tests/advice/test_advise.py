@@ -156,6 +156,50 @@ def test_a_copy_is_read_where_it_lies():
     assert found.after_ps == simulate(Program(name="p", chip="v5e", steps=(reads,))).timeline.total_ps
 
 
+def test_joined_arrays_are_read_where_most_parts_lie():
+    """Three of four parts are in HBM: what reads them there saves nothing, though the last one is in VMEM."""
+    parts = [
+        Kernel(
+            name=f"j{n}",
+            opcode="fusion",
+            family="copy",
+            op_name="jit(f)/concatenate",
+            streams=(Stream(f"a{n}", space, 1e7), Stream(f"j{n}", "vmem", 1e7, is_output=True)),
+        )
+        for n, space in enumerate(["hbm", "hbm", "hbm", "vmem"])
+    ]
+    reads = Kernel(name="r", opcode="add", streams=(Stream("j3", "vmem", 4e7),))
+    assert "copies" not in found_in(*parts, reads)
+
+
+@pytest.mark.parametrize(("opcode", "is_found"), [("dynamic-update-slice", False), ("copy", True)])
+def test_what_a_loop_collects_bit_by_bit_is_no_copy(opcode, is_found):
+    """Of 512 bytes, mostly launch: it has to be written in any case, where another copy could be gone."""
+    streams = (Stream("a", "hbm", 512.0), Stream("c", "hbm", 512.0, is_output=True))
+    copies = [Kernel(name=f"c{n}", opcode=opcode, family="copy", streams=streams) for n in range(4)]
+    assert ("copies" in found_in(PRODUCT, *copies)) == is_found
+
+
+TURNED = """
+HloModule turned, is_scheduled=true
+
+ENTRY %main (q: bf16[64,1024,64]) -> bf16[64,1024,64] {
+  %q = bf16[64,1024,64]{1,2,0:T(8,128)(2,1)} parameter(0)
+  %turned = bf16[64,1024,64]{2,1,0:T(8,128)(2,1)} copy(%q)
+  ROOT %more = bf16[64,1024,64]{2,1,0:T(8,128)(2,1)} negate(%turned)
+}
+"""
+
+
+def test_copies_into_padded_arrays_name_the_size(tmp_path):
+    """Heads of 64 take the room of 128, which the argument avoids by another order of dimensions."""
+    path = tmp_path / "turned.v5e.hlo.txt"
+    path.write_text(TURNED)
+    (found,) = (finding for finding in advise(path).findings if finding.rule == "copies")
+    assert "dimensions of 64 take the room of 128" in found.what
+    assert "128 fit" in found.change
+
+
 @pytest.mark.parametrize(("taken_bytes", "saves"), [(100 << 20, True), (0, False)])
 def test_what_has_no_room_ahead_is_proposed_to_have_some(taken_bytes, saves):
     """64 MiB of weights behind a product that is longer than they take: all of their time, where VMEM is full."""
@@ -324,6 +368,39 @@ def test_a_collective_is_hidden_only_where_nothing_waits_for_it(tmp_path, reads,
     path.write_text(text)
     found = {finding.rule: finding for finding in advise(path).findings}
     assert ("hide collectives" in found) == is_found
+
+
+COMBINED = """
+HloModule combined.v5e_2x4, is_scheduled=true, num_partitions=8
+
+%sum (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %z = f32[] add(%x, %y)
+}
+
+ENTRY %main (a: f32[1024,1024], b: f32[4096,4096]) -> (f32[1024,1024], f32[4096,4096]) {
+  %a = f32[1024,1024]{1,0:T(8,128)} parameter(0)
+  %b = f32[4096,4096]{1,0:T(8,128)} parameter(1)
+  %early = f32[1024,1024]{1,0:T(8,128)} add(%a, %a)
+  %late = f32[4096,4096]{1,0:T(8,128)} add(%b, %b)
+  %sums = (f32[1024,1024]{1,0:T(8,128)}, f32[4096,4096]{1,0:T(8,128)}) all-reduce(%early, %late), channel_id=1,
+    replica_groups={{0,1,2,3,4,5,6,7}}, use_global_device_ids=true, to_apply=%sum
+  %first = f32[1024,1024]{1,0:T(8,128)} get-tuple-element(%sums), index=0
+  %second = f32[4096,4096]{1,0:T(8,128)} get-tuple-element(%sums), index=1
+  ROOT %both = (f32[1024,1024]{1,0:T(8,128)}, f32[4096,4096]{1,0:T(8,128)}) tuple(%first, %second)
+}
+"""
+
+
+def test_what_one_collective_combines_is_sent_as_it_is_made(tmp_path):
+    """Of two arrays the first, a seventeenth of all, goes out beside the work on the other."""
+    path = tmp_path / "combined.v5e_2x4.hlo.txt"
+    path.write_text(COMBINED)
+    (found,) = (finding for finding in advise(path).findings if finding.rule == "hide collectives")
+    whole_ps = next(record.duration_ps for record in simulate(path).timeline.records if record.name == "sums")
+    assert "split" in found.change
+    assert found.saved_ps == pytest.approx(whole_ps / 17, rel=0.15)
 
 
 @pytest.mark.parametrize(("count", "text"), [(1, "tried 1 change of 2 kinds"), (2, "tried 2 changes of 2 kinds")])

@@ -35,3 +35,15 @@ def test_uses_go_before_origins():
     text = TEXT.replace("ROOT back-done", "back-done").replace("(back-start)", f"(back-start)\n  {used}")
     module = parse_module(SourceText("m.hlo.txt", text))
     assert SourceFrames(module).source(module.entry, module.entry["back-start"]) == "model.py:9"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
+def test_lines_do_not_depend_on_which_are_asked_for_first(order):
+    """They are counted from the nearest that is known, before or behind it."""
+    halves = "\n\n".join(f"half{n} {{\n  a = f32[] parameter(0)\n\n  ROOT b{n} = f32[] negate(a)\n}}" for n in range(4))
+    text = TEXT.replace("ENTRY", f"{halves}\n\nENTRY")
+    module = parse_module(SourceText("m.hlo.txt", text))
+    frames, lines = SourceFrames(module), text.splitlines()
+    for computation in (module[f"half{n}"] for n in order):
+        assert f"b{computation.name[-1]} =" in lines[frames.line(computation, computation.root) - 1]
+    assert "back-done =" in lines[frames.line(module.entry, module.entry.root) - 1]

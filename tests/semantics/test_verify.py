@@ -54,6 +54,42 @@ def test_every_refusal_has_a_place(label: str) -> None:
         assert re.match(r"test.hlo:\d+:\d+: [\s\S]*\[\w+\]\n.*\n +\^+\Z", str(error))
 
 
+_TWO_CALLERS = """HloModule m
+%right (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+%wrong (a: s32[], b: s32[]) -> s32[] {{
+  %a = s32[] parameter(0)
+  %b = s32[] parameter(1)
+  ROOT %c = s32[] add(%a, %b)
+}}
+ENTRY %e (x: f32[4]) -> f32[] {{
+  %x = f32[4] parameter(0)
+  %y = f32[] constant(0)
+  %first = f32[] {call}%right
+  ROOT %second = f32[] {call}%wrong
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "label"),
+    [
+        ("reduce(%x, %y), dimensions={0}, to_apply=", "reducer_c5"),
+        ("fusion(%y, %y), kind=kLoop, calls=", "fusion_c2"),
+        ("call(%y, %y), to_apply=", "call_c2"),
+    ],
+    ids=["reduce", "fusion", "call"],
+)
+def test_what_is_right_with_one_computation_is_not_with_another(call: str, label: str) -> None:
+    """Instructions that differ only in what they call are judged by it, each at its place."""
+    (found,) = problems(parse(_TWO_CALLERS.format(call=call)))
+    assert "'second'" in found.message
+    assert f"[{label}]" in found.message
+
+
 def test_every_label_of_verification_has_a_case() -> None:
     """A label that stands in a file of verification is kept and broken by a module here."""
     used = {label for path in (SEMANTICS / "verify").glob("*.py") for label in labels_in(path)}

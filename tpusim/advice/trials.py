@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from tpusim.analysis.answers.findings import Basis, Finding
 from tpusim.errors import TpusimError
 from tpusim.hardware.pod import Topology
+from tpusim.ir.frames import handed_on
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.schedules import front_end_form
@@ -55,6 +56,15 @@ def advises(name: str) -> Callable[[_R], _R]:
     return enter
 
 
+def made_of(computation: Computation, names: Collection[str]) -> set[str]:
+    """Return the instructions of a computation that are made of some, by themselves or through others."""
+    found = set[str]()
+    for one in computation:
+        if any(operand in found or operand in names for operand in one.operands):
+            found.add(one.name)
+    return found
+
+
 class Case:
     """A run that is looked at: its program, its module if there is one, and what each step of it took."""
 
@@ -97,6 +107,14 @@ class Case:
     def instruction(self, step: AnyStep) -> Instruction | None:
         """Return the instruction of a step, None of a lowered program."""
         return self.homes[step.name][step.name] if step.name in self.homes else None
+
+    @cached_property
+    def op_names(self) -> dict[str, str]:
+        """What the framework calls each instruction by name; what the compiler put in has the name of its use."""
+        found = dict[str, str]()
+        for home in self.module.computations if self.module else ():
+            found |= handed_on(home, {one.name: one.metadata.op_name for one in home})
+        return found
 
     @cached_property
     def front_end(self) -> Module | None:

@@ -53,11 +53,9 @@ class Place(msgspec.Struct, eq=False):
     @property
     def lives(self) -> tuple[Interval, ...]:
         """When it holds something: what is no temporary is there from its first value to its last."""
-        return (
-            self.intervals
-            if self.kind in ("temporary", "scratch")
-            else ((self.intervals[0][0], self.intervals[-1][1]),)
-        )
+        if self.kind in ("temporary", "scratch"):
+            return self.intervals
+        return ((self.intervals[0][0], self.intervals[-1][1]),)
 
     @property
     def is_table(self) -> bool:

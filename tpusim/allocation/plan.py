@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from tpusim.allocation.heap import aligned, alignment_bytes
+from tpusim.allocation.heap import SPARE_BYTES, aligned, alignment_bytes
 from tpusim.allocation.liveness import Liveness
 from tpusim.allocation.placement import (
     Place,
@@ -64,7 +64,7 @@ def plan_buffers(
     reuse_output_memory(places, module_order(module))
     table_bytes = len(tables) * alignment_bytes(HBM)
     beside = table_bytes + sum(p.n_bytes for p in places if p.kind == "constant" and p.space == HBM)
-    heap_bytes = fill_heap(places, HBM, lambda: room_bytes() - beside)
+    heap_bytes = fill_heap(places, HBM, lambda: room_bytes() - beside - SPARE_BYTES)
     of_tables: list[Buffer] = []
     if tables:
         # At the end of the heap: their memory is never shared.

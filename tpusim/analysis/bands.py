@@ -9,7 +9,7 @@ import msgspec
 
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, read_config
-from tpusim.program.module import Program, every_step
+from tpusim.program.module import Program
 from tpusim.program.provenance import MEGACORE, Provenance
 from tpusim.program.steps import Kernel
 from tpusim.timeline.records import CORE, Timeline
@@ -70,7 +70,7 @@ class Band(msgspec.Struct, frozen=True, kw_only=True):
 
 def error_bands(program: Program, timeline: Timeline, chip_name: str) -> tuple[Band, ...]:
     """Return the bands of the families of kernels that a run consists of, the largest share first."""
-    families = {step.name: step.family for step in every_step(program.steps) if isinstance(step, Kernel)}
+    families = {step.name: step.family for step in program.every_step if isinstance(step, Kernel)}
     times_ps: Counter[str] = Counter()
     for record in timeline.records:
         if record.row == CORE:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from math import exp, log
-from statistics import median
+from statistics import geometric_mean, median
 
 import msgspec
 
@@ -88,8 +87,7 @@ def compiled_accuracy(pairs: Sequence[CompiledPair]) -> CompiledAccuracy:
 
 def mean_factor(ratios: Iterable[float]) -> float:
     """Return the geometric mean of ratios, each turned so that it is at least 1."""
-    logs = [abs(log(ratio)) for ratio in ratios]
-    return exp(sum(logs) / len(logs))
+    return geometric_mean(max(ratio, 1 / ratio) for ratio in ratios)
 
 
 def _median(pairs: Sequence[CompiledPair], figure: Callable[[RunSize], float]) -> float:

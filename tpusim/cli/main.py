@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from traceback import extract_tb
 
 from tpusim.cli.answers import advise, explain, path
 from tpusim.cli.compile import compile_
@@ -123,6 +122,8 @@ def _refuse(message: str, code: int) -> int:
 
 def _report_of(error: Exception) -> str:
     """Return what to say of an error that nobody expected: its stage, its places, and what to do."""
+    from traceback import extract_tb
+
     places = [f"{Path(frame.filename).as_posix()}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
     own = [place.rpartition("/tpusim/")[2] for place in places if "/tpusim/" in place]
     stage = own[-1].partition("/")[0].removesuffix(".py") if own else "start"

@@ -57,7 +57,7 @@ def _in_utf8(read: Callable[[bytes, str], str], content: bytes, name: str) -> st
 
 
 def _is_stablehlo(content: bytes) -> bool:
-    return content.startswith(_BYTECODE) or _MLIR_TEXT.match(content[:_LOOKED_AT]) is not None
+    return content.startswith(_BYTECODE) or _MLIR_TEXT.match(content, 0, _LOOKED_AT) is not None
 
 
 def _is_serialised(content: bytes) -> bool:

@@ -210,7 +210,7 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
         # Memory spaces are numbers as text here; "1" is what a layout writes S(1).
         return sum(_integer(item.get(key)) or 0 for item in items if item.get("memory_space") == "1")
 
-    @property
+    @cached_property
     def aliasing_operands(self) -> tuple[tuple[int, ...], ...]:
         """Arrays that the compiler has given one place: numbers of operands, followed by those of results."""
         lists = self._object("aliasing_operands").get("lists")
@@ -276,8 +276,14 @@ def _integer(value: Any) -> int | None:
     The JSON form of protocol buffers writes 64-bit integers as strings.
     """
     if isinstance(value, str):
-        return int(value) if _INTEGER.fullmatch(value) else None
+        return _integer_in(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+# The bounds of tiles are the same few numbers, thousands of times.
+@lru_cache(maxsize=1024)
+def _integer_in(text: str) -> int | None:
+    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def _integers(values: Any) -> tuple[int, ...]:

@@ -163,7 +163,8 @@ class Computation:
 
     def operands_of(self, instruction: Instruction) -> tuple[Instruction, ...]:
         """Return the instructions that ``instruction`` takes its operands from."""
-        return tuple(self.by_name[name] for name in instruction.operands)
+        by_name = self.by_name
+        return tuple([by_name[name] for name in instruction.operands])
 
 
 _PRINTERS: list[Callable[[Module], str]] = []

@@ -106,6 +106,8 @@ class Device:
         # What overlaps shares the rate that transfers reach, so the efficiency stands here and not in each of them.
         rates = {**memory_rates(chip), VMEM: peak_bytes_per_second(chip, UNITS[VMEM])}
         self.memories = {space: SharedMemory(self.env, rate) for space, rate in rates.items()}
+        # Asked for by every copy, and by every kernel twice.
+        self.dma_latency_ps = seconds_to_ps(chip.dma.fixed_latency_seconds)
         self.in_flight = 0
         self.visits: dict[int, Visit] = {}
         self.copies: dict[tuple[object, ...], CopyCost] = {}

@@ -173,7 +173,9 @@ class SharedMemory(Fluid[Flow]):
     def _until_first_end(self) -> float:
         if not self._unlimited:
             return super()._until_first_end()
-        return min(super()._until_first_end(), max(0.0, self._unlimited[0][0] - self._moved) / self._rate)
+        unlimited = max(0.0, self._unlimited[0][0] - self._moved) / self._rate
+        # Nearly all flows are without a limit.
+        return min(super()._until_first_end(), unlimited) if self._flows else unlimited
 
     def _take_ended(self) -> list[Flow]:
         ended = super()._take_ended()

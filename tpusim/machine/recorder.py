@@ -70,10 +70,11 @@ class Recorder:
         changes = self._changes.get(number, {})
         key = msgspec.msgpack.encode(sorted(changes.items()))
         if key not in self._shared:
-            self._shared[key] = tuple(
+            varied = (
                 msgspec.structs.replace(record, **changes[id(record)]) if id(record) in changes else record
                 for record in self.records
             )
+            self._shared[key] = tuple(varied if changes else self.records)
         return self._shared[key]
 
     def mark(self) -> int:

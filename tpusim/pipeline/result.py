@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Result:
     """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
 
-    ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is
-    what the text said, None for a program that came lowered. ``schedule`` is whose schedule
-    ran: ``given``, ``retiled`` or ``compiled``.
+    ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is what the
+    text said, None for a program that came lowered. ``schedule`` is whose schedule ran: ``given``, ``retiled`` or
+    ``compiled``.
     """
 
     program: Program

@@ -1,4 +1,4 @@
-"""What pages are printed on: the terminal, by Rich, or a pipe."""
+"""Rich's console: what pages are printed on that go to a terminal, or that it has to lay out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.segment import Segment
 from tpusim.errors import printable
 
 
-class Terminal(Console):
+class _Console(Console):
     """A console whose reader may go, which Rich would end with exit code 1."""
 
     def on_broken_pipe(self) -> None:
@@ -18,7 +18,7 @@ class Terminal(Console):
 
 def make_console(width: int | None) -> Console:
     """Return a console of Rich on standard output, as wide as the terminal if that is not told."""
-    return visible(Terminal(width=width, highlight=False, emoji=False, soft_wrap=False))
+    return visible(_Console(width=width, highlight=False, emoji=False, soft_wrap=False))
 
 
 def visible(console: Console) -> Console:

@@ -74,9 +74,7 @@ class Table:
     def plain(self, width: int) -> str | None:
         """Return the lines that Rich would print without colours, if they are so wide at most and need no more."""
         rows = [tuple(title.removeprefix(">") for title in self._titles), *self.rows]
-        if not all(
-            isinstance(cell, str) and _PLAIN.fullmatch(cell) and "[" not in cell for row in rows for cell in row
-        ):
+        if not all(isinstance(cell, str) and _PLAIN.fullmatch(cell) for row in rows for cell in row):
             return None
         columns = list(zip(*rows, strict=True))
         widths = [max(map(len, column)) for column in columns]

@@ -43,13 +43,17 @@ def in_place_operands(module: Module, instruction: Instruction) -> dict[int, int
     if instruction.opcode in IN_PLACE:
         return {0: 0}
     found = {index: operand for index, operand in _attribute(instruction) if index is not None}
-    if instruction.opcode == "fusion":
-        called = module[instruction.attributes["calls"]]
+    called = module[instruction.attributes["calls"]] if instruction.opcode == "fusion" else None
+    # Hardly any fusion has what updates in place: what its opcodes are is known before its roots are followed.
+    if called and called.opcodes & _MAY_UPDATE:
         # Only a root can be written over an operand: a value inside a fusion has no buffer.
         roots = called.operands_of(called.root) if called.root.opcode == "tuple" else (called.root,)
         targets = ((index, _updated_parameter(module, called, root)) for index, root in enumerate(roots))
         found |= {index: target for index, target in targets if target is not None}
     return found
+
+
+_MAY_UPDATE = IN_PLACE | {"fusion"}
 
 
 def _attribute(instruction: Instruction) -> Iterator[tuple[int | None, int]]:

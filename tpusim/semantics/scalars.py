@@ -13,7 +13,6 @@ import operator
 import re
 import struct
 from collections.abc import Callable, Container, Sequence
-from fractions import Fraction
 from math import ceil, copysign, floor, fmod, frexp, inf, isfinite, isnan, nan
 from typing import Any
 
@@ -213,6 +212,9 @@ def as_type(value: Number, dtype: DType) -> Number:
 
 def _rounded(value: Number, name: str) -> float:
     """Return a number rounded to a float type; on the way to all but f64 that is to f32 first."""
+    # Few programs count in floats.
+    from fractions import Fraction
+
     if name in ("f16", "bf16"):
         value = _rounded(value, "f32")
     if name == "f64" or not isfinite(value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from math import exp, log
+from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from tpusim.analysis.compare import pareto_front
@@ -34,7 +34,7 @@ def effects(rows: Rows, axes: Sequence[Axis], figure: str) -> list[Effect]:
     for axis in axes:
         low, high = _ends(timed, axis, axes, figure)
         if low:
-            found.append(Effect(", ".join(axis.keys), _mean(low) - 1, _mean(high) - 1))
+            found.append(Effect(", ".join(axis.keys), geometric_mean(low) - 1, geometric_mean(high) - 1))
     return found
 
 
@@ -55,7 +55,8 @@ def _ends(rows: Rows, axis: Axis, axes: Sequence[Axis], figure: str) -> tuple[li
     low, high = list[float](), list[float]()
     for group in _alike(rows, axis, axes):
         if len({_place(row, axis) for row in group}) > 1:
-            ordered, mean = sorted(group, key=lambda row: _order(row, axis)), _mean([row[figure] for row in group])
+            ordered = sorted(group, key=lambda row: _order(row, axis))
+            mean = geometric_mean(row[figure] for row in group)
             low.append(ordered[0][figure] / mean)
             high.append(ordered[-1][figure] / mean)
     return (low, high) if low else _halves(rows, axis, figure)
@@ -67,7 +68,7 @@ def _halves(rows: Rows, axis: Axis, figure: str) -> tuple[list[float], list[floa
         groups[row["program"]].append(row)
     low, high = list[float](), list[float]()
     for group in groups.values():
-        mean, half = _mean([row[figure] for row in group]), len(group) // 2
+        mean, half = geometric_mean(row[figure] for row in group), len(group) // 2
         ordered = [row[figure] / mean for row in sorted(group, key=lambda row: _order(row, axis))]
         if half and len({_place(row, axis) for row in group}) > 1:
             low += ordered[:half]
@@ -122,7 +123,3 @@ def _place(row: Mapping[str, Any], axis: Axis) -> tuple[Any, ...]:
 def _order(row: Mapping[str, Any], axis: Axis) -> tuple[Any, ...]:
     """Return what sorts a row along an axis: numbers by size, texts after them in the order of the alphabet."""
     return tuple((isinstance(value, str), value) for value in _place(row, axis))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return exp(sum(map(log, values)) / len(values))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import exp, log
+from statistics import geometric_mean
 from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
@@ -101,7 +101,7 @@ def _figures(study: Study, settings: Sequence[Setting], objectives: Sequence[str
 def _means(rows: Sequence[Mapping[str, Any]], points: Sequence[Point], objectives: Sequence[str]) -> list[float] | None:
     if not points or any(row["status"] != "ok" or not all(row[name] for name in objectives) for row in rows):
         return None
-    return [exp(sum(log(row[name]) for row in rows) / len(rows)) for name in objectives]
+    return [geometric_mean(row[name] for row in rows) for name in objectives]
 
 
 def _row(study: Study, trial: Any, objectives: Sequence[str], is_best: bool) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +55,12 @@ class Study:
         self.folder = Path(store) if store is not None else None
         self._store = Store(self.folder)
         self._reuse, self._progress = reuse, progress or (lambda done, total: None)
-        self._points: list[Point] | None = None
         self._outcomes: dict[str, Outcome] = {}
 
-    @property
+    @cached_property
     def points(self) -> Sequence[Point]:
         """The points in the order of the table."""
-        if self._points is None:
-            self._points = points_of(self.spec)
-        return self._points
+        return points_of(self.spec)
 
     def run(self) -> Study:
         """Run the points that have no outcome yet, and return the study."""

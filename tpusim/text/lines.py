@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any, Final, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ComputationName, InstructionName, Raw
@@ -30,11 +31,13 @@ _INDEX_COMMENT = re.compile(r"/\*index=\d+\*/")
 _PARAMETER_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-def _line(sigil: str, refused: frozenset[str]) -> re.Pattern[str]:
+@cache
+def _line(sigil: str) -> re.Pattern[str]:
     """Return the pattern of an ordinary line with ``sigil`` before names; it is empty where no such line begins.
 
     It lets more pass than is right: its groups are looked up, and what is not known goes to the ordinary readers.
     """
+    refused = DTYPES if sigil else RESERVED_WORDS
     begin = rf"  (?:ROOT )?+{sigil}" if sigil else rf"  (?:ROOT )?+{WORD} = "
     return re.compile(
         # Most names have more to them than a word, which is found sooner than that they are none of the words refused.
@@ -44,9 +47,6 @@ def _line(sigil: str, refused: frozenset[str]) -> re.Pattern[str]:
         # More attributes may stand on the next line, but not where an instruction begins or all end.
         rf"(?={begin}|\}})|"
     )
-
-
-_LINES: Final = {"%": _line("%", frozenset(DTYPES)), "": _line("", RESERVED_WORDS)}
 
 
 class _Unusual(Exception):
@@ -121,7 +121,7 @@ class LineReader:
         # Nothing before the line's end changes any state, so that a line can be given up at every step. The full
         # reader will find the same fault and its place, or read what is only unusual.
         try:
-            for match in _LINES[sigil].finditer(self._module.source.text, position):
+            for match in _line(sigil).finditer(self._module.source.text, position):
                 root, name, head, arguments, tail = match.groups()
                 if name is None or name in by_name:
                     break

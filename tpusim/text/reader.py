@@ -66,7 +66,7 @@ def _unpacked(content: bytes, name: str) -> bytes:
 
 def _decoded(content: bytes, name: str) -> str:
     """Return UTF-8 text; binary forms of programs are told apart so that the message can name them."""
-    if not content.strip():
+    if not content or content.isspace():
         raise ProgramError(f"{name}: the file is empty; expected HLO text ('HloModule name ...')")
     kind = _binary_kind(content)
     if kind:
@@ -83,4 +83,4 @@ def _binary_kind(content: bytes) -> str:
     for magic, kind in ((_ZIP, "a zip file"), (_ZSTD, "a zstd file")):
         if content.startswith(magic):
             return kind
-    return "a binary file" if b"\0" in content[:_CHUNK] else ""
+    return "a binary file" if content.find(b"\0", 0, _CHUNK) >= 0 else ""

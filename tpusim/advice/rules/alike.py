@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises, made_of
 from tpusim.cost.tile import alone_ps
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM
@@ -71,12 +71,8 @@ def _likeness(case: Case, kernel: Kernel) -> tuple[object, ...]:
 
 def _is_independent(case: Case, group: _Group) -> bool:
     """Return whether no kernel of a group is made of what another one makes."""
-    home, names = case.homes[group[0].name], {kernel.name for kernel in group}
-    behind: set[str] = set()
-    for one in home:
-        if any(operand in behind or operand in names for operand in one.operands):
-            behind.add(one.name)
-    return not behind & names
+    names = {kernel.name for kernel in group}
+    return not made_of(case.homes[group[0].name], names) & names
 
 
 def _stacks(case: Case, groups: Sequence[_Group]) -> _Stacks:

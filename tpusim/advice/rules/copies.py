@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import structs
 
+from tpusim.advice.rules.padding import Size, mended, worst_stored
+from tpusim.advice.rules.small_kernels import latency_bound
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
+from tpusim.hardware.units import HBM
 from tpusim.ir.ops import OPERATIONS, Category
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
 from tpusim.program.work import Stream
+from tpusim.shapes.shape import ArrayShape
 
 _MOST_GROUPS = 4
 
@@ -32,6 +36,7 @@ _OTHER = "use the array as it lies where it is read"
 def copies(case: Case) -> Iterator[Trial]:
     """Propose to do without kernels that move as much as they make: what read their result reads their operand."""
     groups: dict[tuple[str, str], list[Kernel]] = defaultdict(list)
+    small = latency_bound(case)
     for step in case.program.every_step:
         if isinstance(step, Kernel) and step.family == "copy" and _moved(step):
             # What the compiler put in has no source: all of one kind together.
@@ -39,14 +44,26 @@ def copies(case: Case) -> Iterator[Trial]:
     for (_, kind), group in sorted(groups.items(), key=lambda item: -case.share(*item[1]))[:_MOST_GROUPS]:
         if case.share(*group) < LEAST_SHARE:
             return
+        # What a loop collects bit by bit is written in any case.
+        if kind == "dynamic-update-slice" and all(id(step) in small for step in group):
+            continue
         moved = {step.name: found for step in group if (found := _moved(step))}
         count = f"{len(group)} kernels only move" if len(group) > 1 else "a kernel only moves"
+        size = _padded(case, group)
+        into = f" to where dimensions of {size.size} take the room of {size.stored}" if size else ""
         yield Trial(
-            what=f"{count} data ({kind})",
-            change=_CHANGES.get(kind, _OTHER),
+            what=f"{count} data ({kind}){into}",
+            change=mended(size) if size else _CHANGES.get(kind, _OTHER),
             alternative=with_steps(case.program, partial(_without, moved=moved)),
             **case.places(group),
         )
+
+
+def _padded(case: Case, group: Sequence[Kernel]) -> Size | None:
+    """Return the size for which at least half of what one of a group writes is padding."""
+    shapes = [one.shape for step in group if (one := case.instruction(step)) and isinstance(one.shape, ArrayShape)]
+    sizes = (size for shape in shapes if (size := worst_stored(shape)) and 2 * size.size <= size.stored)
+    return next(sizes, None)
 
 
 def _moved(kernel: Kernel) -> Stream | None:
@@ -74,15 +91,26 @@ def _read_there(stream: Stream, moved: Mapping[str, Stream]) -> Stream:
         return stream
     while there.operand in moved:
         there = moved[there.operand]
+    # Of an array that several kernels put together the last part says nothing of the others.
+    is_part = stream.total_bytes > 2 * there.total_bytes
+    is_far = is_part and any(one.space == HBM for one in moved.values())
     # In runs as long as now: where it lies, it then lies in the order in which it is read.
-    return structs.replace(stream, space=there.space)
+    return structs.replace(stream, space=HBM if is_far else there.space)
 
 
 def _kind(case: Case, step: Kernel) -> str:
-    """Return the opcode that says best what a kernel does with its array."""
-    instruction = case.instruction(step)
-    if instruction is None or case.module is None:
-        return step.opcode
+    """Return the opcode that says best what a kernel does with its array: the framework's, else the compiler's."""
+    said, instruction = _said(step.op_name), case.instruction(step)
+    if said in _CHANGES or instruction is None or case.module is None:
+        return said if said in _CHANGES else step.opcode
     inside = [one.opcode for name in instruction.called_computations for one in case.module[name]] or [step.opcode]
     known = next((opcode for opcode in _CHANGES if opcode in inside), "")
+    if known == "dynamic-update-slice" and not said:
+        # Of a join the last kernel alone has the name.
+        joined = _said(case.op_names[step.name])
+        return joined if joined in _CHANGES else known
     return known or next((opcode for opcode in inside if OPERATIONS[opcode].category is Category.DATA), step.opcode)
+
+
+def _said(op_name: str) -> str:
+    return op_name.rpartition("/")[2].replace("_", "-")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import SHOWN, Case, Trial, advises
+from tpusim.advice.trials import SHOWN, Case, Trial, advises, made_of
 from tpusim.errors import TpusimError
 from tpusim.hardware.units import HBM
 from tpusim.ir.attributes import ParameterAlias
@@ -112,11 +112,8 @@ def _pairs(module: Module) -> list[_Pair]:
 
 def _is_read_after(module: Module, parameter: Instruction, way: list[str]) -> bool:
     """Return whether something reads an argument that waits for its update: it then has to stay as it was."""
-    behind = set(way) - {parameter.name}
-    for one in module.entry:
-        if any(operand in behind for operand in one.operands):
-            behind.add(one.name)
-    return any(user.name in behind - set(way) for user, _ in module.entry.users.get(parameter.name, ()))
+    behind = made_of(module.entry, set(way) - {parameter.name}) - set(way)
+    return any(user.name in behind for user, _ in module.entry.users.get(parameter.name, ()))
 
 
 def _way(module: Module, result: Instruction) -> list[str]:

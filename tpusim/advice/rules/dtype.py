@@ -32,7 +32,7 @@ def cast_to_bf16(case: Case) -> Iterator[Trial]:
     if case.front_end is None or not (wide or precise):
         return
     yield Trial(
-        what=f"{len(precise)} products of f32" if precise else f"{len(wide)} kernels write f32",
+        what=f"products of f32: {len(precise)}" if precise else f"kernels that write f32: {len(wide)}",
         change="cast weights and activations to bf16 (x.astype(jnp.bfloat16)); products at the default precision",
         alternative=in_bf16(case.front_end),
         **case.places(precise or wide),

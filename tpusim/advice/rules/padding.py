@@ -21,7 +21,7 @@ from tpusim.shapes.shape import ArrayShape
 _MOST_SIZES = 4
 
 
-class _Size(NamedTuple):
+class Size(NamedTuple):
     """A size of a dimension, what it is rounded up to, and the multiple that this is of."""
 
     size: int
@@ -60,25 +60,26 @@ def padding(case: Case) -> Iterator[Trial]:
         idle = max(map(found[size].idle, touched[size]))
         yield Trial(
             what=f"dimensions of {size.size} take the room of {size.stored}: up to {idle:.0%} of it is padding",
-            change=_change(size),
+            change=mended(size),
             alternative=with_steps(case.program, partial(_full, wasted=found[size])),
             **case.places(touched[size]),
         )
 
 
-def _change(size: _Size) -> str:
+def mended(size: Size) -> str:
+    """Return the change that mends a size."""
     below = size.size // size.tile * size.tile
     if below:
         return f"make them a multiple of {size.tile}: {below} costs what {size.size} should"
     return f"put a larger dimension in their place (transpose), or join them with the next one: {size.tile} fit"
 
 
-def _wasted(case: Case) -> dict[_Size, _Wasted]:
+def _wasted(case: Case) -> dict[Size, _Wasted]:
     """Return what is wasted by the sizes that waste it."""
-    found: dict[_Size, _Wasted] = defaultdict(_Wasted)
+    found: dict[Size, _Wasted] = defaultdict(_Wasted)
     for name, home in case.homes.items():
         shape = home[name].shape
-        if isinstance(shape, ArrayShape) and (size := _worst_stored(shape)):
+        if isinstance(shape, ArrayShape) and (size := worst_stored(shape)):
             found[size].used[name] = logical_bytes(shape) / physical_bytes(shape)
     for step in case.program.every_step:
         if isinstance(step, Kernel) and case.module is not None and step.name in case.homes:
@@ -89,7 +90,7 @@ def _wasted(case: Case) -> dict[_Size, _Wasted]:
     return found
 
 
-def _worst_stored(shape: ArrayShape) -> _Size | None:
+def worst_stored(shape: ArrayShape) -> Size | None:
     """Return the dimension that pads an array most, None where little is padding."""
     layout = shape.actual_layout
     # Of no elements nothing is padding.
@@ -99,14 +100,14 @@ def _worst_stored(shape: ArrayShape) -> _Size | None:
     return _worst([(size, tile) for size, tile in zip(sizes, reversed(layout.tiles[0]), strict=False) if size > 1])
 
 
-def _read_by(kernel: Kernel, found: Mapping[_Size, _Wasted]) -> _Size | None:
+def _read_by(kernel: Kernel, found: Mapping[Size, _Wasted]) -> Size | None:
     """Return the size that pads most of what a hand-written kernel reads, whose products say no sizes."""
     idle = {size: wasted.idle(kernel) for size, wasted in found.items()}
     worst = max(idle, key=lambda size: idle[size], default=None)
     return worst if worst and idle[worst] else None
 
 
-def _worst_multiplied(kernel: Kernel, module: Module, case: Case) -> _Size | None:
+def _worst_multiplied(kernel: Kernel, module: Module, case: Case) -> Size | None:
     """Return the dimension that leaves most of an array idle in the products of a kernel."""
     home = case.homes[kernel.name]
     sides = (case.chip.mxu.rows, case.chip.mxu.columns)
@@ -135,8 +136,8 @@ def _products(module: Module, home: Computation, of: Instruction) -> Iterator[tu
             yield from _products(module, module[name], inner)
 
 
-def _worst(sizes: list[tuple[int, int]]) -> _Size | None:
-    found = [_Size(size, -(-size // tile) * tile, tile) for size, tile in sizes if size]
+def _worst(sizes: list[tuple[int, int]]) -> Size | None:
+    found = [Size(size, -(-size // tile) * tile, tile) for size, tile in sizes if size]
     worst = min(found, key=lambda one: one.size / one.stored, default=None)
     return worst if worst is not None and worst.size < worst.stored else None
 
@@ -157,16 +158,20 @@ def _full(steps: Steps, wasted: _Wasted) -> Steps:
 
 def _without(kernel: Kernel, wasted: _Wasted) -> Kernel:
     share = wasted.multiplied.get(kernel.name, 1.0)
-    streams = tuple(
-        structs.replace(stream, block_bytes=stream.block_bytes * wasted.used.get(stream.operand, 1.0))
-        for stream in kernel.streams
-    )
-    stages = tuple(_less(stage, share) for stage in kernel.stages)
-    parts = tuple(
-        structs.replace(part, stages=tuple(_less(stage, share) for stage in part.stages)) for part in kernel.parts
-    )
-    return structs.replace(kernel, streams=streams, work=_less(kernel.work, share), stages=stages, parts=parts)
+    # What makes an array without a product goes over its padding as well.
+    whole = 1.0 if kernel.product_flops else wasted.used.get(kernel.name, 1.0)
 
+    def less(stages: tuple[Work, ...]) -> tuple[Work, ...]:
+        return tuple(Work(tuple(matmul * share for matmul in work.matmuls), work.ops) * whole for work in stages)
 
-def _less(work: Work, share: float) -> Work:
-    return Work(tuple(matmul * share for matmul in work.matmuls), work.ops)
+    return structs.replace(
+        kernel,
+        streams=tuple(
+            structs.replace(stream, block_bytes=stream.block_bytes * wasted.used.get(stream.operand, 1.0))
+            for stream in kernel.streams
+        ),
+        work=less((kernel.work,))[0],
+        stages=less(kernel.stages),
+        parts=tuple(structs.replace(part, stages=less(part.stages)) for part in kernel.parts),
+        vector_loop=structs.replace(kernel.vector_loop, turns=kernel.vector_loop.turns * whole),
+    )

@@ -19,7 +19,7 @@ _MOSTLY = 0.5
 @advises("small kernels")
 def small_kernels(case: Case) -> Iterator[Trial]:
     """Propose to make one kernel of each run of kernels that are mostly latency, with what passes between them kept."""
-    small = _small(case)
+    small = latency_bound(case)
     runs = [run for steps in case.program.every_list for run in _runs(steps, small)]
     if not runs:
         return
@@ -44,7 +44,7 @@ def _runs(steps: Steps, small: set[int]) -> Iterator[list[Kernel]]:
             yield found
 
 
-def _small(case: Case) -> set[int]:
+def latency_bound(case: Case) -> set[int]:
     """Return the kernels, by identity, whose time is mostly latency."""
     parts: dict[int, list[int]] = {}
     for record in case.result.timeline.records:

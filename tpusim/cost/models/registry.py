@@ -101,7 +101,10 @@ class Registry(Generic[M]):
 
     def _make(self, name: str, stated: Mapping[str, Setting]) -> M:
         kind = self._shipped.get(name) or self._load(name)
-        # Most take nothing, and then the file of settings need not be read.
+        # Most take nothing: their signature, which Python reads with its tokenizer, need not be asked for.
+        if not stated and getattr(kind, "__init__", None) is object.__init__:
+            return kind()
+        # Nor the file of settings, of those that have no parameter.
         signature = inspect.signature(kind)
         takes = signature.parameters
         settings = {**(model_settings(self.section, name) if takes else {}), **stated}

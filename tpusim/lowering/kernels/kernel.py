@@ -238,11 +238,8 @@ def _by_stage(plan: Plan, works: dict[int, Work]) -> list[tuple[Work, list[Acces
         return [(sum_work(works.values()), plan.touched)]
     first = dict.fromkeys((access.name for access in plan.touched), count - 1)
     for item, stage in zip(plan.body.values, stages, strict=True):
-        first |= {
-            (name := plan.body.operands[-1 - o].name): min(first.get(name, stage), stage)
-            for o in item.operands
-            if o < 0
-        }
+        for name in [plan.body.operands[-1 - o].name for o in item.operands if o < 0]:
+            first[name] = min(first.get(name, stage), stage)
     # An operand comes into registers for its first use; results leave at the end.
     return [
         (

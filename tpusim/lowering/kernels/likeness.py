@@ -18,7 +18,7 @@ class Likeness:
     """Numbers the contents of a module's computations: those of one number differ in names and metadata alone.
 
     ``kernels`` are those that have been made, each under the key of its fusion and with that; ``values`` what values
-    inside them take, under what they have in common.
+    inside them take, under what they have in common: all on the chip of one lowering.
     """
 
     def __init__(self, module: Module) -> None:
@@ -28,11 +28,14 @@ class Likeness:
         self._numbers: dict[str, int] = {}
         self._contents: dict[Hashable, int] = {}
         self._said: dict[int, int] = {}
+        # All that ``_said`` has by identity, so that nothing else can take its address.
+        self._kept: list[Mapping[str, Any]] = []
         self._texts: dict[int, str] = {}
 
     def key(self, computation: Computation, fusion: Instruction) -> Hashable:
         """Return what two fusions have in common if they are alike: all but their names and metadata."""
-        operands = [computation[name].shape for name in fusion.operands]
+        by_name = computation.by_name
+        operands = [by_name[name].shape for name in fusion.operands]
         return fusion.shape, _places(fusion.operands), *operands, self._stated(fusion.attributes)
 
     def of_value(self, computation: Computation, instruction: Instruction) -> Hashable:
@@ -62,6 +65,7 @@ class Likeness:
                 content += name, self._number(value)
             elif name != "metadata":
                 content += name, value if isinstance(value, (str, int)) else self._text(value)
+        self._kept.append(attributes)
         found = self._said[id(attributes)] = self._numbered(content)
         return found
 

@@ -67,11 +67,11 @@ class Nest(msgspec.Struct, frozen=True):
     @property
     def tiles(self) -> int:
         """Iterations of the whole nest."""
-        return prod(loop.trips for loop in self.loops)
+        return prod([loop.trips for loop in self.loops])
 
     def trips(self, *roles: str) -> int:
         """Return into how many pieces the loops over these kinds of dimension cut."""
-        return prod(loop.trips for loop in self.loops if loop.role in roles)
+        return prod([loop.trips for loop in self.loops if loop.role in roles])
 
     def fetches(self, array: str) -> int:
         """Return how often a block of ``array`` moves: not at all while only loops inside its innermost one advance.
@@ -82,15 +82,15 @@ class Nest(msgspec.Struct, frozen=True):
             return self.distinct(OUT)
         # What a core goes round only once moves nothing.
         once = [self.cores if i == self.split else 1 for i in range(len(self.loops))]
-        moving = (i for i, loop in enumerate(self.loops) if array in TOUCHES[loop.role] and loop.trips > once[i])
+        moving = [i for i, loop in enumerate(self.loops) if array in TOUCHES[loop.role] and loop.trips > once[i]]
         last = max(moving, default=-1)
-        fetched = prod(loop.trips for loop in self.loops[: last + 1])
+        fetched = prod([loop.trips for loop in self.loops[: last + 1]])
         # What does not depend on the loop that is split every core fetches for itself.
         return fetched if self.split <= last else fetched * self.cores
 
     def distinct(self, array: str) -> int:
         """Return how many different blocks ``array`` is cut into."""
-        return prod(loop.trips for loop in self.loops if array in TOUCHES[loop.role])
+        return prod([loop.trips for loop in self.loops if array in TOUCHES[loop.role]])
 
 
 class _Cut(msgspec.Struct, frozen=True, gc=False):
@@ -236,12 +236,14 @@ class StatedTiling(msgspec.Struct, frozen=True):
         for known in _role_orders(self.kinds):
             # Loops beyond the known roles move through everything.
             roles = (*known, *[BATCH] * (len(bounds) - len(known)))
-            nest = Nest(tuple(Loop(max(1, trips), role) for trips, role in zip(bounds, roles, strict=False)), {})
+            trips = [(max(1, bound), role) for bound, role in zip(bounds, roles, strict=False)]
+            distinct = {array: prod([count for count, role in trips if array in TOUCHES[role]]) for array in splits}
             # Relative errors, so that an array of two blocks counts as much as one of a thousand.
-            errors = (abs(nest.distinct(array) - count) / max(1, count) for array, count in splits.items())
-            found.append((nest.loops, sum(errors)))
+            errors = [abs(distinct[array] - count) / max(1, count) for array, count in splits.items()]
+            found.append((trips, sum(errors)))
         # The text does not name the loops: of the known orders the one that explains the bounds best is taken.
-        return min(found, key=lambda one: one[1])
+        best, error = min(found, key=lambda one: one[1])
+        return tuple([Loop(*loop) for loop in best]), error
 
     def _lhs_bounds(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[int, ...]:
         sizes = {"b": out["b"].size, "f": kernel["i"].size}

@@ -25,8 +25,8 @@ def _copy(core: Core, copy: Copy) -> Activity:
     """Move a copy's bytes through every memory that it touches."""
     start_ps, device, cost = core.now_ps, core.device, _cost(copy, core.device)
     over_pcie = HOST in (copy.source_space, copy.target_space)
-    latency_seconds = device.chip.host.latency_seconds if over_pcie else device.chip.dma.fixed_latency_seconds
-    yield core.env.timeout(seconds_to_ps(latency_seconds))
+    latency_ps = seconds_to_ps(device.chip.host.latency_seconds) if over_pcie else device.dma_latency_ps
+    yield core.env.timeout(latency_ps)
     yield all_of(core.env, [device.memories[s].transfer(n) for s, n in cost.loads.items()])
     core.record(copy, start_ps, row=copy.through, **cost.details)
 

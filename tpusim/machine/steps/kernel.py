@@ -14,7 +14,6 @@ from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.device import HOST_LINKS
 from tpusim.machine.fluid import all_of
 from tpusim.program.steps import Kernel
-from tpusim.units import seconds_to_ps
 
 ROUNDING_PS = 1000
 """A nanosecond: below it, whether traffic or tiles end last is chance."""
@@ -63,7 +62,7 @@ def _move(core: Core, moving: dict[str, float], parts: dict[str, int]) -> Activi
     """Wait for bytes that no tile hides, on all memories at once, and add the time to ``parts``."""
     if not moving:
         return
-    latency_ps = seconds_to_ps(core.device.chip.dma.fixed_latency_seconds)
+    latency_ps = core.device.dma_latency_ps
     # All operands set out together, so that the latency is paid once for them.
     parts["latency"] += latency_ps
     yield core.env.timeout(latency_ps)

@@ -10,6 +10,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from tpusim.analysis.memory import MemoryProfile
+from tpusim.hardware.units import MemorySpace
 from tpusim.report.plots.colours import BLUE, GREY, INK, PALE, TILE_TINTS, VERMILION
 from tpusim.report.plots.style import figure_of, new_figure, shortened, styled
 from tpusim.report.tables import BYTES, size_text, unit_of
@@ -22,21 +23,24 @@ _CAPACITY_IN_SIGHT = 1.6
 
 @styled
 def memory(
-    profiles: Sequence[MemoryProfile], capacity_bytes: Mapping[str, int], title: str = "", ax: Axes | None = None
+    profiles: Sequence[MemoryProfile],
+    capacities: Mapping[MemorySpace, int],
+    title: str = "",
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw memory spaces over the schedule, and beside each the largest buffers at its peak; return the figure.
 
     Every block is a buffer from its first to its last instruction, at its place in memory: white between blocks below
-    the line of the heap's end is fragmentation. ``capacity_bytes`` is the chip's, by space. With ``ax`` only the first
-    space is drawn there, without the buffers.
+    the line of the heap's end is fragmentation. ``capacities`` is what a program may have of each space. With
+    ``ax`` only the first space is drawn there, without the buffers.
     """
     if ax is not None:
-        _draw_space(ax, profiles[0], capacity_bytes.get(profiles[0].space, 0))
+        _draw_space(ax, profiles[0], capacities.get(profiles[0].space, 0))
         return figure_of(ax)
     figure = new_figure(9.2, 0.35 + 2.75 * len(profiles))
     grid = figure.subplots(len(profiles), 2, width_ratios=(3, 2.1), squeeze=False)
     for (left, right), profile in zip(grid, profiles, strict=True):
-        _draw_space(left, profile, capacity_bytes.get(profile.space, 0))
+        _draw_space(left, profile, capacities.get(profile.space, 0))
         _draw_peak(right, profile)
     figure.suptitle(title, x=0.01, ha="left", fontsize=9, fontweight="bold")
     return figure

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
-from math import exp, inf, isfinite, isqrt, log
+from math import inf, isfinite, isqrt
+from statistics import geometric_mean
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -188,8 +189,8 @@ def _lines(ax: Axes, records: Records, keys: tuple[str, str, str], values: Seque
         places: dict[float, list[float]] = defaultdict(list)
         for record in chosen:
             place = texts.index(str(record[x])) if texts else _number(record[x]) or 0.0
-            places[place].append(log(_figure(record, y) or 1.0))
-        line = [(place, exp(sum(logs) / len(logs))) for place, logs in sorted(places.items())]
+            places[place].append(_figure(record, y) or 1.0)
+        line = [(place, geometric_mean(figures)) for place, figures in sorted(places.items())]
         if line:
             ax.plot(*zip(*line, strict=True), color=colour, marker=marker, markersize=4, linestyle=dash, linewidth=1.2,
                     label=shortened(value, 24))  # fmt: skip

@@ -81,11 +81,14 @@ def accesses(body: Body, demand: Demand, instruction: Instruction) -> list[Acces
     merged: dict[tuple[str, int], Access] = {}
     for operand, parts in zip(body.operands, demand.operands, strict=True):
         for number, (leaf, region) in enumerate(zip(leaves(operand.shape), parts, strict=True)):
-            before, n_bytes = merged.get((operand.name, number)), region_bytes(region, leaf)
+            before = merged.get((operand.name, number))
+            # Nearly always it is needed whole.
+            n_bytes = float(physical_bytes(leaf)) if region is WHOLE else region_bytes(region, leaf)
             if before:
                 n_bytes = min(n_bytes + before.n_bytes, float(physical_bytes(leaf)))
             if n_bytes:
-                access = Access(operand.name, leaf, n_bytes, space_of(leaf), chunk_bytes=run_of(region, leaf))
+                run = 0 if region is WHOLE else run_of(region, leaf)
+                access = Access(operand.name, leaf, n_bytes, space_of(leaf), chunk_bytes=run)
                 merged[operand.name, number] = access
     return [*merged.values(), *_writes(body, instruction)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import OWN_ASYNC_OPCODES, TRANSFER_DONES, TRANSFERS, TUPLES, VIEWS, async_phase
@@ -55,7 +54,7 @@ def _is_wrapped_root(view: View, call: Call) -> bool:
 @checks
 def _check_chains(view: View) -> Iterator[Finding]:
     """Check that asynchronous values go from a start, by updates, to one done."""
-    opcodes = chain.from_iterable(computation.opcodes for computation in view.module.computations)
+    opcodes = frozenset().union(*[computation.opcodes for computation in view.module.computations])
     for call in view.all_of(frozenset(filter(async_phase, opcodes))):
         yield from _check_link(view, call, async_phase(call.instruction.opcode))
 

@@ -75,7 +75,7 @@ def _check_callers(view: View) -> Iterator[Finding]:
         for computation, operands in _handed_in(view, call):
             # A fusion may have operands to spare.
             for parameter, operand in zip(computation.parameters, operands, strict=False):
-                if not laid_out_alike(parameter.shape, operand.shape):
+                if parameter.shape is not operand.shape and not laid_out_alike(parameter.shape, operand.shape):
                     yield at(call, "layout_c6", f"{operand.shape} for {parameter.shape}")
             is_fusion = call.instruction.opcode == "fusion"
             if is_fusion and not laid_out_alike(computation.root.shape, call.instruction.shape):

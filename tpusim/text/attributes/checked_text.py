@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from tpusim.text.attributes.devices import Mesh, take_axes, take_axis, take_iota, take_mesh
-from tpusim.text.lexer import Lexer
+from tpusim.text.lexer import WORD, Lexer
 from tpusim.text.lists import list_of, take_bare_integers, take_boolean, take_integers, take_list, word_of
 from tpusim.text.strings import take_string
 
@@ -125,7 +125,9 @@ def take_number(lexer: Lexer) -> float:
 
 
 # Without escapes, and of so few digits that they fit 32 bits for certain.
-_PLAIN: Mapping[Production, str] = {take_string: r'"[^"\\\n]*+"', take_int32: "-?[0-9]{1,9}"}
+# With the escapes of letters that XLA writes: JAX names a part of a tree p['w'].
+_STRING = r'''"[^"\\\n]*+(?:\\["'\\nrt][^"\\\n]*+)*+"'''
+_PLAIN: Mapping[Production, str] = {take_string: _STRING, take_int32: "-?[0-9]{1,9}"}
 
 
 def _take_array_sharding(lexer: Lexer) -> None:
@@ -297,6 +299,8 @@ FRONTEND_ATTRIBUTES: Final = list_of(
     _sequence(lambda lexer: lexer.take("attribute", "a front end's attribute (name=value)"), BACKEND_CONFIG)
 )
 """``{key="value",key={...}}``; the values have the two forms of a ``backend_config``."""
+PRINTED_FRONTEND_ATTRIBUTES: Final = re.compile(rf"\{{{WORD}={_STRING}(?:,{WORD}={_STRING})*+\}}")
+"""The pattern of nearly all of them."""
 
 _REDUCTION = word_of("sum max min")
 _MAXIMAL_MESH = _sequence("[", _field({"device_id": Lexer.take_integer}), "]", _TRAILING_METADATA, "}")

@@ -176,7 +176,7 @@ COMPUTATION = Kind(lambda lexer, scope: scope.take_computation(lexer), lambda va
 """The name of one computation."""
 _COMPUTATIONS = Kind(lambda lexer, scope: take_list(lexer, scope.take_computation), _show_names)
 # Instructions and modules carry these alike: words of a front end and of a backend, which XLA itself passes on unread.
-_FRONTEND = _raw(checked_text.FRONTEND_ATTRIBUTES)
+_FRONTEND = _raw(checked_text.FRONTEND_ATTRIBUTES, checked_text.PRINTED_FRONTEND_ATTRIBUTES)
 _BACKEND = _raw(checked_text.BACKEND_CONFIG, SHALLOW_JSON)
 
 # One table for all opcodes, since in XLA a name nearly always has one type wherever it stands.
