@@ -9,6 +9,7 @@ from tests.house.source_tree import ROOT
 from tpusim.analysis.explained.facts import CollectiveFacts, InsideFacts, TransferFacts, WaitFacts
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import load_chip
+from tpusim.pipeline.answers import device_orders
 from tpusim.pipeline.answers.explain import explain, explain_op
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import simulate
@@ -61,6 +62,18 @@ def test_a_collective_in_the_best_order_is_left_alone():
     facts = explain_op(result_of(gather, devices=16), "a").facts
     assert facts.orders == ()
     assert facts.reached_bytes_per_second == pytest.approx(facts.reachable_bytes_per_second)
+
+
+@pytest.mark.parametrize(("devices", "runs"), [(256, 1 + 70), (2048, 1 + 2**16 // 2048)])
+def test_of_thousands_of_devices_few_orders_are_tried(monkeypatch, devices, runs):
+    """Of 256 all: 7 shapes of two axes, 21 of three in three orders that two axes do not have; and their own order."""
+    tried = list[Program]()
+    monkeypatch.setattr(device_orders, "own_ps", lambda program, *_: tried.append(program) or 0)
+    ring = tuple((number, (number + 1) % devices) for number in range(devices))
+    step = Collective(name="a", opcode="collective-permute", kind="collective-permute", n_bytes=1e6, pairs=ring)
+    program = Program(name="p", chip="v5p", steps=(step,), device_count=devices)
+    device_orders.orders_by_time(program, load_chip("v5p"), None, step)
+    assert len(tried) == runs
 
 
 def test_a_loop_is_its_trips():
