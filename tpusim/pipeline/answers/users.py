@@ -174,6 +174,7 @@ def users_in(module: Module, name: str) -> Users:
     in one place for all its trips. What other devices and branches do with it is left out. Raises ConfigError if
     nothing of that name is an array, or nothing is left that uses it.
     """
+    name = name.removeprefix("%")
     homes = [one for one in (module.entry, *module.computations) if name in one.by_name]
     shape = homes[0][name].shape if homes else None
     if not isinstance(shape, ArrayShape):

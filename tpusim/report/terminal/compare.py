@@ -109,8 +109,11 @@ def render_sweep(
     counts = Counter(row["status"] for row in rows)
     words = ", ".join(f"{count:,} {status}" for status, count in counts.items())
     console.print(f"\n{len(rows):,} points (simulated): {words}")
-    for message in list(dict.fromkeys(row["message"] for row in rows if row["status"] == "error"))[:_SHOWN_MESSAGES]:
+    messages = list(dict.fromkeys(row["message"] for row in rows if row["status"] == "error"))
+    for message in messages[:_SHOWN_MESSAGES]:
         console.print(f"error: {escape(message)}")
+    if len(messages) > _SHOWN_MESSAGES:
+        console.print(f"... and {len(messages) - _SHOWN_MESSAGES} more kinds of errors (--csv has them all)")
     for sentence in unmoved:
         console.print(escape(sentence))
 
@@ -125,6 +128,8 @@ def render_search(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     for row in front[:_SHOWN_POINTS]:
         table.add_row(*(_figure(key, row[key]) for key in columns))
     console.print(table)
+    if len(front) > _SHOWN_POINTS:
+        console.print(f"... and {len(front) - _SHOWN_POINTS:,} more (--csv has them all)")
     console.print(f"\n{len(front)} of {len(rows):,} machines on the Pareto front (simulated; --csv has all)")
 
 

@@ -27,6 +27,7 @@ def render_pod(use: PodUse, console: Console) -> None:
     if use.collectives:
         console.print()
         console.print(_collective_table(use))
+        console.print("algbw: bytes over time; busbw: what a link has to carry of them over time (as in nccl-tests)")
     if use.links:
         console.print()
         console.print(
@@ -46,7 +47,7 @@ def _device_table(use: PodUse) -> Table:
 
 
 def _collective_table(use: PodUse) -> Table:
-    figures = (">group", ">count", ">bytes", ">time each", ">waiting", ">algorithm", ">bus")
+    figures = (">group", ">count", ">bytes", ">time each", ">waiting", ">algbw", ">busbw")
     table = plain_table("collective", *figures)
     for one in use.collectives[:_SHOWN]:
         table.add_row(
@@ -59,6 +60,8 @@ def _collective_table(use: PodUse) -> Table:
             f"{one.algorithm_bytes_per_second / 1e9:,.1f} GB/s",
             f"{one.bus_bytes_per_second / 1e9:,.1f} GB/s",
         )
+    if len(use.collectives) > _SHOWN:
+        table.add_row(f"... and {len(use.collectives) - _SHOWN} more (--json has them all)")
     return table
 
 
