@@ -154,6 +154,7 @@ def figures(
     chip: Chip | str | None = None,
     schedule: str = "",
     *,
+    overrides: Mapping[str, Any] | None = None,
     allow_overflow: bool = False,
 ) -> RunFigures:
     """Return what ``analysis.compare`` compares of a run: of a saved result, or of a program that is simulated.
@@ -162,10 +163,13 @@ def figures(
     """
     if isinstance(program, str | Path) and is_result(program):
         found = load_result(program)
+        if overrides:
+            raise ConfigError(f"{program}: a saved result of {found.chip}, of which no figure can be replaced any more")
         if chip is not None and (chip if isinstance(chip, str) else chip.name) != found.chip:
             raise ConfigError(f"{program}: a saved result of {found.chip}, which cannot be run on another chip")
         return found
-    return run_figures(simulate(program, chip, schedule=schedule, allow_overflow=allow_overflow).summary)
+    run = simulate(program, chip, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow)
+    return run_figures(run.summary)
 
 
 def diff(
@@ -176,14 +180,17 @@ def diff(
     *,
     schedule: str = "",
     other_schedule: str = "",
+    other_overrides: Mapping[str, Any] | None = None,
     allow_overflow: bool = False,
 ) -> Comparison:
     """Return what changes from one run to another, by op and by category: what ``tpusim diff`` prints.
 
     Each is what ``simulate`` takes, or a path to a result that ``tpusim run --save`` wrote. ``other_chip`` is the
-    second one's, by default ``chip``; ``other_schedule`` likewise. ``allow_overflow`` is as for ``simulate``.
+    second one's, by default ``chip``; ``other_schedule`` likewise, and ``other_overrides`` replace figures of its chip.
+    ``allow_overflow`` is as for ``simulate``.
     """
-    second = figures(after, other_chip or chip, other_schedule or schedule, allow_overflow=allow_overflow)
+    rest: dict[str, Any] = {"overrides": other_overrides, "allow_overflow": allow_overflow}
+    second = figures(after, other_chip or chip, other_schedule or schedule, **rest)
     return compare(figures(before, chip, schedule, allow_overflow=allow_overflow), second)
 
 

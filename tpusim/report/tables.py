@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, JustifyMethod, RenderHook, RenderResult
@@ -15,6 +15,8 @@ from tpusim.units import ps_to_us
 
 # Without a terminal to ask, Rich takes 80 columns and cuts names that are searched for.
 _PIPE_WIDTH = 160
+
+_SHOWN_FIGURES = 4
 
 _COMPARABLE = 0.01
 """Times further apart than this share are no figures of one unit."""
@@ -107,6 +109,12 @@ def times_text(*times_ps: float) -> list[str]:
         return own
     factor = {"us": 1e-6, "ms": 1e-9, "s": 1e-12}[unit]
     return [f"{ps * factor:.3f} {unit}" for ps in times_ps]
+
+
+def changed_text(figures: Mapping[str, object]) -> str:
+    """Return the figures of a chip that are not as shipped, as an option sets them; nothing where there are none."""
+    texts = [f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in figures.items()]
+    return f" with {some_text(texts, _SHOWN_FIGURES)}" if texts else ""
 
 
 def some_text(names: Sequence[object], most: int) -> str:

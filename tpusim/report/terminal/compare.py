@@ -13,7 +13,7 @@ from rich.table import Table
 from tpusim.analysis.compare import Change, Comparison, OpFigures
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.provenance import provenance_text
-from tpusim.report.tables import count_text, energy_text, plain_table, size_text, us_text
+from tpusim.report.tables import changed_text, count_text, energy_text, plain_table, size_text, us_text
 
 _SHOWN = 20
 _SHOWN_POINTS = 40
@@ -35,7 +35,8 @@ def render_comparison(comparison: Comparison, console: Console) -> None:
     for mark, run in (("A", before), ("B", after)):
         who = provenance_text(run.provenance, run.chip) if run.provenance else ""
         compiled = f", compiled {escape(who)}" if who else ""
-        console.print(f"{mark}  [bold]{escape(run.program)}[/bold] on {escape(run.chip)} (simulated){compiled}")
+        chip = escape(run.chip + changed_text(run.changed))
+        console.print(f"{mark}  [bold]{escape(run.program)}[/bold] on {chip} (simulated){compiled}")
     console.print()
     console.print(_totals(comparison))
     console.print()

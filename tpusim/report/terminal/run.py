@@ -18,6 +18,7 @@ from tpusim.report.json.run import compiler_us
 from tpusim.report.provenance import provenance_text
 from tpusim.report.result import ResultLike
 from tpusim.report.tables import (
+    changed_text,
     count_text,
     dollars_text,
     energy_text,
@@ -65,7 +66,8 @@ def _print_head(summary: Summary, console: Console) -> None:
     busy = summary.utilisation
     # Escaped, since brackets in a name would be read as a style.
     point = f", operating point {summary.operating_point}" if summary.operating_point else ""
-    console.print(f"[bold]{escape(summary.program)}[/bold] on {escape(summary.chip + point)} (simulated)")
+    chip = summary.chip + changed_text(summary.changed) + point
+    console.print(f"[bold]{escape(summary.program)}[/bold] on {escape(chip)} (simulated)")
     console.print()
     if summary.devices_run > 1:
         other = f" (it runs {escape(summary.device_program)})" if summary.device_program != summary.program else ""

@@ -54,7 +54,8 @@ def render_explained(found: Explanation | StepExplanation, console: Console) -> 
 def _times(found: StepExplanation) -> Iterator[Line]:
     """Yield what it takes, and what the end of the run owes to it; to a wait it owes nothing, but to what it is for."""
     run_ps = max(1, found.run_ps)
-    times = f"{found.count:,} times, " if found.count > 1 else ""
+    # Trips of a loop have a line of their own.
+    times = f"{found.count:,} times, " if found.count > 1 and not getattr(found.facts, "trips", 0) else ""
     if found.time_ps:
         yield "time", f"{times}{time_text(found.time_ps)} of the core, {found.time_ps / run_ps:.1%} of the run"
     if found.beside_ps:
