@@ -100,7 +100,7 @@ def us_text(microseconds: float | None) -> str:
     return f"{microseconds * 1e-6:.3f} s"
 
 
-def times_text(*times_ps: float) -> list[str]:
+def times_text(*times_ps: int) -> list[str]:
     """Return times that are compared in one unit, that of the longest, unless others would be left without digits."""
     own = [time_text(ps) for ps in times_ps]
     longest, least = max(times_ps), min((ps for ps in times_ps if ps), default=0)

@@ -60,7 +60,7 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
     total = max(1, found.alone_ps)
     times = f" {found.count:,} times, each" if found.count > 1 else ""
     us = compiler_us(found.compiler_cycles, found.compiler_clock_hz)
-    alone, each, estimate = times_text(found.alone_ps, found.in_run_ps // max(1, found.count), (us or 0.0) * 1e6)
+    alone, each, estimate = times_text(found.alone_ps, found.in_run_ps // max(1, found.count), round((us or 0.0) * 1e6))
     in_run = f", in the run{times} {each}" if found.count else ""
     yield "time", f"{alone} by itself{in_run}" + (f", the compiler's estimate {estimate}" if us else "")
     if found.compiler_gap and us:

@@ -104,7 +104,7 @@ def _times(summary: Summary) -> list[str]:
     estimate = compiler_us(summary.compiler_cycles, summary.compiler_clock_hz)
     # It makes none of copies, collectives, waits and hand-written kernels, so that totals may not be compared.
     same_ps = sum(op.time_ps for op in summary.ops if op.compiler_cycles)
-    return times_text(summary.total_ps, *((same_ps, estimate * 1e6) if estimate else ()))
+    return times_text(summary.total_ps, *((same_ps, round(estimate * 1e6)) if estimate else ()))
 
 
 def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int) -> Table:
