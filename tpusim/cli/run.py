@@ -192,7 +192,7 @@ def execute(options: Namespace) -> None:
     from tpusim.numerics.files import describe, name_outputs, numbered, read_arrays, with_random, write_arrays
     from tpusim.pipeline.stages import execute, load
 
-    module = load(options.program)
+    module = load(options.program, whole=options.schedule == "given")
     shapes = [parameter.shape for parameter in module.entry.parameters]
     arrays = read_arrays(options.inputs) if options.inputs else {}
     fed_out: list[Any] = []

@@ -248,6 +248,7 @@ def _in_rounds(group: _Group, kind: str, chips: tuple[int, ...]) -> _Inside | No
     if rounds is None and group.pod.graph is None:
         return None
     # A graph has no way of its own.
+    name = "ring" if rounds is None else type(group.own).__name__.lower()
     rounds = Ring().rounds(kind, len(chips)) if rounds is None else rounds
     members = chips if group.pod.graph is not None else group.pod.torus.ring(chips)
     loads, hops, steps = [], 0, 0
@@ -255,7 +256,6 @@ def _in_rounds(group: _Group, kind: str, chips: tuple[int, ...]) -> _Inside | No
         ways = [(slice_way(group.pod, members[a], members[b]), share) for a, b, share in messages]
         loads += [load.times(share * times) for (load, _), share in ways]
         hops, steps = hops + times * max(count for (_, count), _ in ways), steps + times
-    name = type(group.own or Ring()).__name__.lower()
     return _Inside(joined(loads), hops, steps, f"{name}, in messages between {len(chips)} chips")
 
 
@@ -276,10 +276,9 @@ def _gather_round(group: _Group, ring: tuple[int, ...]) -> _Inside:
     steps = group.steps_of(places, closes=directions == 2)
     # Both ways go half round; one way the last step, back to the first place, is not needed.
     hops = length // 2 if steps == places // 2 else length * (places - 1) // places
-    both = "one each way, all the way round" if steps > places // 2 else "both ways, each half-way round"
-    return _Inside(
-        load, max(steps, hops), steps, f"a ring through {len(ring)} chips, {both if directions == 2 else 'one way'}"
-    )
+    far = "half" if steps == places // 2 else "all"
+    ways = f"both ways, each {far} the way round" if directions == 2 else "one way"
+    return _Inside(load, max(steps, hops), steps, f"a ring through {len(ring)} chips, {ways}")
 
 
 def _reduce(group: _Group) -> CommunicationPlan:

@@ -62,14 +62,15 @@ class Prepared(NamedTuple):
     schedule: str
 
 
-def load(path: str | Path) -> Module:
+def load(path: str | Path, *, whole: bool = False) -> Module:
     """Read an HLO module from a file, plain or gzip-compressed (``-`` for standard input).
 
     The file has HLO text or, where jaxlib is installed, StableHLO (text, bytecode, portable artifact) or a serialised
-    HloModuleProto or HloProto: its first bytes tell. Raises ProgramError with line, column and a caret if the text is
+    HloModuleProto or HloProto: its first bytes tell. StableHLO for several devices becomes what each of them runs, or
+    stays ``whole``, as one would compute it. Raises ProgramError with line, column and a caret if the text is
     wrong, ConfigError if jaxlib is needed and missing.
     """
-    return _parse(*read_content(path))
+    return _parse(*read_content(path), whole)
 
 
 def read_program(name: str, content: bytes) -> Module | Program:
@@ -77,8 +78,8 @@ def read_program(name: str, content: bytes) -> Module | Program:
     return decode_program(content, name) if name.endswith(".json") else _parse(name, content)
 
 
-def _parse(name: str, content: bytes) -> Module:
-    converted = hlo_text(content, name)
+def _parse(name: str, content: bytes, whole: bool = False) -> Module:
+    converted = hlo_text(content, name, whole=whole)
     return parse_module(source_text(name, content) if converted is None else SourceText(name, converted, "as HLO text"))
 
 
@@ -256,7 +257,7 @@ def execute(
         raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, found {precision!r}")
     if replicas < 1:
         raise ConfigError(f"replicas: expected at least 1, found {replicas}")
-    module = program if isinstance(program, Module) else load(program)
+    module = program if isinstance(program, Module) else load(program, whole=schedule == "given")
     check_schedule(schedule)
     if schedule != "given":
         made_by = provenance_of(module)
