@@ -53,6 +53,13 @@ def test_the_page_shows_devices_collectives_and_links(capsys):
     assert "links     20 used" in page
 
 
+def test_copies_of_a_program_are_called_so(capsys):
+    """On a slice of twice its devices."""
+    for topology, count in (("v5e:2x4", 0), ("v5e:4x4", 1)):
+        assert main(["run", str(RING), "--quiet", "--topology", topology]) == 0
+        assert capsys.readouterr().out.count("2 copies of the program side by side") == count
+
+
 def test_a_bandwidth_is_called_one(capsys):
     """By the words of nccl-tests; and collectives that have no line of their own are counted."""
     assert main(["run", str(RING), "--quiet"]) == 0

@@ -39,7 +39,7 @@ _Links = page(
 _Pod = page(
     "Pod",
     PodUse,
-    "sizes slices device_count device_order",
+    "sizes slices device_count device_order copies",
     devices=rows(page("Device", DeviceUse)),
     collectives=rows(page("Collective", CollectiveUse, None, {"opcode": "kind"})),
     links=_Links,

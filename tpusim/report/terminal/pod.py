@@ -23,6 +23,8 @@ def render_pod(use: PodUse, console: Console) -> None:
     sizes = "x".join(map(str, use.sizes)) + (f", {use.slices} slices" if use.slices > 1 else "")
     console.print()
     console.print(f"devices   {use.device_count} on {sizes} chips, {_ORDERS[use.device_order]}")
+    if use.copies > 1:
+        console.print(f"          {use.copies} copies of the program side by side, which exchange nothing")
     console.print(_device_table(use))
     if use.collectives:
         console.print()
