@@ -127,7 +127,7 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     whole = text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), _name_of(function))
     module, ids = _module(function, chip, whole), [device.id for device in _mesh_devices(shapes)]
     # In the order of their numbers devices are as JAX itself lays them, which a run takes for granted.
-    if ids == sorted(ids):
+    if ids == sorted(ids) or len(ids) != module.device_count:
         return module
     order = [sorted(ids).index(number) for number in ids]
     return replace(module, attributes=marked_with_order(module.attributes, order))

@@ -92,6 +92,18 @@ def test_diff_tells_the_energy_of_both(capsys, tmp_path):
     assert re.search(r"^energy +\d+ mJ +\d+ mJ +0\.\d+$", output_of(capsys, "diff", path, MLP), re.MULTILINE)
 
 
+def test_diff_of_a_changed_chip_says_what_was_changed(capsys, tmp_path):
+    """Of a program that runs on it, and of a result that was saved there; else both headings would be the same."""
+    replaced = "-o", "hbm.bandwidth_bytes_per_second=x2"
+    path = str(tmp_path / "r.json")
+    output_of(capsys, "run", MLP, "--save", path, *replaced)
+    for arguments in ((MLP, *replaced), (MLP, path)):
+        first, second = output_of(capsys, "diff", *arguments).splitlines()[:2]
+        assert first == "A  jit__lambda on v5e (simulated)"
+        assert second == "B  jit__lambda on v5e with hbm.bandwidth_bytes_per_second=1.638e+12 (simulated)"
+    assert "of which no figure can be replaced" in refusal_of(capsys, "diff", path, *replaced)
+
+
 def test_diff_of_one_thing_is_refused(capsys):
     """One program and no second chip is nothing to compare."""
     assert "one program and two --chip" in refusal_of(capsys, "diff", MLP)

@@ -42,6 +42,28 @@ def test_no_kernel_waits_for_itself_through_what_is_no_kernel():
     assert [i.opcode for i in entry.instructions] == ["parameter", "fusion", "sort", "fusion"]
 
 
+MASKED = """HloModule masked
+
+ENTRY main {
+  p = f32[512,1024] parameter(0)
+  q = f32[1024,1024] parameter(1)
+  mask = f32[512,1024] parameter(2)
+  made = f32[512,1024] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  masked = f32[512,1024] multiply(made, mask)
+  one = f32[512,1024] dot(masked, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  two = f32[512,512] dot(masked, p), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  ROOT out = (f32[512,1024], f32[512,512]) tuple(one, two)
+}
+"""
+
+
+def test_what_follows_a_product_and_is_used_twice_is_made_with_it():
+    """Masked where it is made a gradient reads its mask once, as in convolutions compiled ahead of time."""
+    fused = [i for i in compiled(MASKED).entry if i.opcode in ("fusion", "dot")]
+    assert [i.opcode for i in fused] == ["fusion", "dot", "dot"]
+    assert all(fused[0].name in product.operands for product in fused[1:])
+
+
 RESIDUAL = """HloModule residual
 
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }

@@ -293,3 +293,4 @@ def test_what_devices_share_becomes_what_each_of_them_runs(text, tmp_path):
     parts = [[left[:, 4 * n : 4 * n + 4], right[4 * n : 4 * n + 4]] for n in range(4)]
     for result in tpusim.execute(module, parts):
         np.testing.assert_array_equal(result, left @ right)
+    np.testing.assert_array_equal(tpusim.execute(path, [left, right]), left @ right)

@@ -9,9 +9,10 @@ from tests.house.source_tree import ROOT
 from tpusim.analysis.explained.facts import CollectiveFacts, InsideFacts, TransferFacts, WaitFacts
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import load_chip
+from tpusim.pipeline.answers import device_orders
 from tpusim.pipeline.answers.explain import explain, explain_op
 from tpusim.pipeline.result import Result
-from tpusim.pipeline.stages import simulate
+from tpusim.pipeline.stages import load, simulate
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, Branch, Call, Collective, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Work
@@ -46,6 +47,7 @@ def test_a_collective_has_a_better_order_of_its_devices():
     spread = Collective(name="a", opcode="all-reduce", kind="all-reduce", n_bytes=1e8, group_size=4, groups=SPREAD)
     facts = explain_op(result_of(spread, devices=16), "a").facts
     assert isinstance(facts, CollectiveFacts)
+    assert facts.algorithm == "reduce-scatter, then all-gather: lines along axis 0 and lines along axis 1, all at once"
     assert facts.sharers > 1
     assert facts.unshared_ps < facts.alone_ps
     best = facts.orders[0]
@@ -63,6 +65,18 @@ def test_a_collective_in_the_best_order_is_left_alone():
     assert facts.reached_bytes_per_second == pytest.approx(facts.reachable_bytes_per_second)
 
 
+@pytest.mark.parametrize(("devices", "runs"), [(256, 1 + 70), (2048, 1 + 2**16 // 2048)])
+def test_of_thousands_of_devices_few_orders_are_tried(monkeypatch, devices, runs):
+    """Of 256 all: 7 shapes of two axes, 21 of three in three orders that two axes do not have; and their own order."""
+    tried = list[Program]()
+    monkeypatch.setattr(device_orders, "own_ps", lambda program, *_: tried.append(program) or 0)
+    ring = tuple((number, (number + 1) % devices) for number in range(devices))
+    step = Collective(name="a", opcode="collective-permute", kind="collective-permute", n_bytes=1e6, pairs=ring)
+    program = Program(name="p", chip="v5p", steps=(step,), device_count=devices)
+    device_orders.orders_by_time(program, load_chip("v5p"), None, step)
+    assert len(tried) == runs
+
+
 def test_a_loop_is_its_trips():
     """Twenty trips of a kernel and the jump to the next."""
     found = explain_op(result_of(Loop(name="l", opcode="while", trips=20, body=(KERNEL,))), "l")
@@ -70,6 +84,21 @@ def test_a_loop_is_its_trips():
     assert (found.facts.trips, found.facts.times, found.facts.ops[0].count) == (20, 20, 20)
     assert found.time_ps == found.facts.jumps_ps + found.facts.ops[0].time_ps == found.run_ps
     assert found.facts.jumps_ps == 20 * round(CHIP.fixed.loop_iteration_seconds * 1e12)
+
+
+def test_a_loop_has_several_names():
+    """As HLO text writes it, and by its body or condition."""
+    path = ROOT / "traces/memory/scan_layers.v5p.hlo.txt.gz"
+    loop = next(one for one in load(path).entry if one.opcode == "while")
+    names = loop.name, f"%{loop.name}", loop.attributes["body"], f"%{loop.attributes['condition']}"
+    assert {explain(path, name).name for name in names} == {loop.name}
+
+
+def test_what_is_left_out_of_a_loop_is_said():
+    """Of fifteen kernels twelve have a line of their own."""
+    body = tuple(structs.replace(KERNEL, name=f"k{number}") for number in range(15))
+    text = str(explain_op(result_of(Loop(name="l", opcode="while", trips=2, body=body)), "l"))
+    assert "... and 3 more" in text
 
 
 def test_a_wait_says_what_was_hidden():

@@ -71,6 +71,42 @@ ENTRY main {{
 """
 
 
+FLATTENED = """\
+HloModule flattened, is_scheduled=true
+more {
+  state.1 = (s32[], f32[2048,128]{1,0:T(8,128)}, f32[]) parameter(0)
+  count.1 = s32[] get-tuple-element(state.1), index=0
+  five = s32[] constant(5)
+  ROOT less = pred[] compare(count.1, five), direction=LT
+}
+add {
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT z = f32[] add(x, y)
+}
+body {
+  state = (s32[], f32[2048,128]{1,0:T(8,128)}, f32[]) parameter(0)
+  count = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  next = s32[] add(count, one)
+  held = f32[2048,128]{1,0:T(8,128)} get-tuple-element(state), index=1
+  zero.1 = f32[] constant(0)
+  sum = f32[] reduce(held, zero.1), dimensions={0,1}, to_apply=add
+  ROOT end = (s32[], f32[2048,128]{1,0:T(8,128)}, f32[]) tuple(next, held, sum)
+}
+ENTRY main {
+  table = f32[16,128,128]{2,1,0:T(8,128)} parameter(0)
+  zero = s32[] constant(0)
+  nothing = f32[] constant(0)
+  flat = f32[2048,128]{1,0:T(8,128)} bitcast(table)
+  start = (s32[], f32[2048,128]{1,0:T(8,128)}, f32[]) tuple(zero, flat, nothing)
+  loop = (s32[], f32[2048,128]{1,0:T(8,128)}, f32[]) while(start), condition=more, body=body
+  twice = f32[16,128,128]{2,1,0:T(8,128)} add(table, table)
+  ROOT r = (f32[16,128,128]{2,1,0:T(8,128)}) tuple(twice)
+}
+"""
+
+
 def order_of(text):
     """Return the order of a shape's dimensions, the fastest first."""
     return parse_shape(text).layout.minor_to_major
@@ -130,6 +166,12 @@ def test_what_a_loop_carries_is_used_in_every_trip_and_after_it():
     assert [name.endswith("(5 times)") for name in names] == [False, True]
     in_words = layouts("f32[1024,256]", used_by=["gather:0:64"])
     assert [one.users_ps for one in found] == [6 * one.users_ps for one in in_words]
+
+
+def test_what_a_loop_carries_in_other_sizes_is_another_array():
+    """A bitcast makes it: an order of three dimensions is none of two."""
+    flattened = parse_module(SourceText("flattened.v5e.hlo.txt", FLATTENED))
+    assert [layouts_in(flattened, name)[1] for name in ("table", "flat")] == [("twice",), ("sum (5 times)",)]
 
 
 def test_the_layout_that_an_array_has_is_marked(capsys):

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from tests.report.picture_cases import product
 from tpusim.analysis.explained.body import BLOCKS, Body, StepKind
+from tpusim.program.compilation import TriedTiles
 from tpusim.report.terminal.explain import render_explanation
 
 
@@ -39,3 +40,14 @@ def test_what_holds_a_kernel_up_is_added_up_over_its_steps():
 def test_the_floor_is_the_busiest_unit():
     """Half of the time."""
     assert "if the matrix unit never waited: now 2.00 times that" in page(kind("steady", 40, matrix=5))
+
+
+def test_the_tiles_that_a_kernel_has_are_marked():
+    """Whoever chose them: those of another compiler are a row of their own."""
+    console = Console(file=io.StringIO(), width=120)
+    own = structs.replace(product(), tiles=7, alone_ps=3 * 10**6)
+    tried = TriedTiles(tiles=2, loops=(), stated={}, alone_ps=2 * 10**6)
+    render_explanation(structs.replace(own, tried=(tried,)), console)
+    lines = console.file.getvalue().partition("best of the tiles tried")[2].splitlines()
+    assert ["(here)" in line for line in lines[1:3]] == [False, True]
+    assert "3.00 us" in lines[2]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
+from rich.console import Console
 
 import tpusim
 from tpusim.cli.main import main
+from tpusim.report.terminal.pod import render_pod
 from tpusim.report.viewers.perfetto import pod_trace_json
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -47,6 +51,26 @@ def test_the_page_shows_devices_collectives_and_links(capsys):
     assert "devices   8 on 2x4 chips, numbered along a ring of neighbours" in page
     assert "all-gather.28" in page
     assert "links     20 used" in page
+
+
+def test_copies_of_a_program_are_called_so(capsys):
+    """On a slice of twice its devices."""
+    for topology, count in (("v5e:2x4", 0), ("v5e:4x4", 1)):
+        assert main(["run", str(RING), "--quiet", "--topology", topology]) == 0
+        assert capsys.readouterr().out.count("2 copies of the program side by side") == count
+
+
+def test_a_bandwidth_is_called_one(capsys):
+    """By the words of nccl-tests; and collectives that have no line of their own are counted."""
+    assert main(["run", str(RING), "--quiet"]) == 0
+    page = capsys.readouterr().out
+    (head,) = [line for line in page.splitlines() if line.startswith("collective ")]
+    assert head.split()[-2:] == ["algbw", "busbw"]
+    assert "algbw: bytes over time" in page
+    use = tpusim.simulate(RING).communication
+    console = Console(file=io.StringIO(), width=160)
+    render_pod(structs.replace(use, collectives=use.collectives[:1] * 11), console)
+    assert "... and 3 more (--json has them all)" in console.file.getvalue()
 
 
 def test_the_head_says_which_device_it_is_of(capsys):

@@ -51,7 +51,10 @@ class CollectiveUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of many devices in numbers. Shares of links are of the time of the run."""
+    """A run of many devices in numbers. Shares of links are of the time of the run.
+
+    On a slice of more devices than a program is for, ``copies`` of it run side by side, which exchange nothing.
+    """
 
     sizes: tuple[int, ...]
     slices: int
@@ -63,10 +66,12 @@ class PodUse(msgspec.Struct, frozen=True, kw_only=True):
     busiest_link: str
     busiest_share: float
     mean_share: float
+    copies: int = 1
 
 
-def pod_use(run: PodRun) -> PodUse:
-    """Return the numbers of a run of a pod."""
+def pod_use(run: PodRun, needed: int = 0) -> PodUse:
+    """Return the numbers of a run of a pod; ``needed`` is how many devices its program is for, where that is known."""
+    is_one = len({timeline.program for timeline in run.timelines}) == 1
     total_ps = max(1, run.last.total_ps)
     ici = [link for link in run.links if link.way[0] in "+->"]
     busiest = max(ici, key=lambda link: link.busy_ps, default=None)
@@ -81,6 +86,7 @@ def pod_use(run: PodRun) -> PodUse:
         busiest_link=f"chip {busiest.chip} {busiest.way}" if busiest else "",
         busiest_share=busiest.busy_ps / total_ps if busiest else 0.0,
         mean_share=sum(link.busy_ps for link in ici) / max(1, len(ici)) / total_ps,
+        copies=run.device_count // needed if needed and is_one else 1,
     )
 
 

@@ -62,6 +62,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     ops: tuple[OpFigures, ...] = ()
     memory: MemoryFigures = MemoryFigures()
     provenance: Provenance | None = None
+    changed: dict[str, Any] = {}
     format: str = RESULT_FORMAT
 
 
@@ -112,6 +113,7 @@ def run_figures(summary: Summary) -> RunFigures:
         energy_j=summary.energy.total_j,
         ops=tuple(_op_figures(group) for group in summary.ops),
         provenance=summary.provenance,
+        changed=summary.changed,
         memory=MemoryFigures(**{name: getattr(summary.memory, name) for name in MemoryFigures.__struct_fields__}),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,7 @@ from tpusim.analysis.memory import MemoryUse, memory_capacities, memory_use, ove
 from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.load import is_as_shipped
+from tpusim.hardware.load import changed_figures, is_as_shipped
 from tpusim.hardware.units import HBM, VMEM
 from tpusim.program.module import Estimate, Program
 from tpusim.program.provenance import Provenance
@@ -31,6 +32,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``fits`` into the memories a program cannot run there: its figures are those of a chip with more of them.
     The capacities are what a program may have of a memory. ``flops_utilisation`` is of all operations (HFU),
     ``model_flops_utilisation`` of those that compute nothing again (MFU), both of the bf16 peak.
+    ``changed`` are the figures of a shipped chip that were replaced, by key.
     ``by_hand`` counts the kernels that were written elsewhere, by what their times are made of.
     """
 
@@ -64,6 +66,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     device_program: str = ""
     devices_run: int = 1
     schedule: str = "given"
+    changed: dict[str, Any] = {}
 
     @property
     def time_us(self) -> float:
@@ -117,4 +120,5 @@ def summarise(
         device_program=timeline.program,
         devices_run=devices_run,
         schedule=schedule,
+        changed=changed_figures(chip),
     )

@@ -137,13 +137,13 @@ PLUGIN = option(
 )
 LOWERING = (CHIP, TOPOLOGY, TRIPS, SCHEDULE, PLUGIN)
 PLACED = (PROGRAM, CHIP, TOPOLOGY, SCHEDULE, PLUGIN)
-DEVICES = option(
+DEVICE_ORDER = option(
     "--device-order",
     metavar="N,N",
     help="which devices of the slice the mesh has, as in 0,2,1,3 or reshape(2, 2).transpose(1, 0) (`tpusim explain`)",
 )
-MACHINE = (CHIP, TOPOLOGY, DEVICES, OVERRIDE, SCHEDULE, PLUGIN)
-RUN = (*PLACED, DEVICES, OVERRIDE)
+MACHINE = (CHIP, TOPOLOGY, DEVICE_ORDER, OVERRIDE, SCHEDULE, PLUGIN)
+RUN = (*PLACED, DEVICE_ORDER, OVERRIDE)
 OVERFLOW = option(
     "--allow-overflow", action="store_true", help="run what does not fit HBM or VMEM, as if the chip had more"
 )

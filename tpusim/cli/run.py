@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tpusim.cli.options import (
     HLO,
     OVERFLOW,
+    OVERRIDE,
     PLUGIN,
     RUN,
     SCHEDULES,
@@ -19,6 +20,7 @@ from tpusim.cli.options import (
     machine,
     number,
     option,
+    overrides,
     positive,
 )
 from tpusim.cli.output import answer, console, write, write_json
@@ -46,13 +48,15 @@ _VIEWERS = (
 _DIFF = """\
 What changes from one run to another: time, memory and traffic, by op and category, the largest change first.
 A and B may each be a program (HLO text or lowered) or a result that `tpusim run --save` wrote. With two --chip, or
-two --schedule, the first is A's and the second B's; B may then be left out, and A runs on both."""
+two --schedule, the first is A's and the second B's, and -o replaces figures of B's chip; B may then be left out, and A
+runs on both."""
 
 _DIFF_EXAMPLES = """\
 examples:
   tpusim diff before.v5e.hlo.txt after.v5e.hlo.txt
   tpusim diff step.v5e.hlo.txt --chip v5e --chip v6e
   tpusim diff step.v5e.hlo.txt --schedule given --schedule compiled
+  tpusim diff step.v5e.hlo.txt -o hbm.bandwidth_bytes_per_second=x2
   tpusim run step.v5e.hlo.txt --save monday.json && tpusim diff monday.json step.v5e.hlo.txt"""
 
 
@@ -189,7 +193,7 @@ def execute(options: Namespace) -> None:
     from tpusim.numerics.files import describe, name_outputs, numbered, read_arrays, with_random, write_arrays
     from tpusim.pipeline.stages import execute, load
 
-    module = load(options.program)
+    module = load(options.program, whole=options.schedule == "given")
     shapes = [parameter.shape for parameter in module.entry.parameters]
     arrays = read_arrays(options.inputs) if options.inputs else {}
     fed_out: list[Any] = []
@@ -225,6 +229,7 @@ def execute(options: Namespace) -> None:
     option(
         "--schedule", choices=SCHEDULES, action="append", default=[], help="as `run` takes it; twice: of A, then of B"
     ),
+    OVERRIDE,
     PLUGIN,
     OVERFLOW,
     json_option("print one JSON object with every op"),
@@ -241,12 +246,12 @@ def diff(options: Namespace) -> None:
     for name, given in (("chip", chips), ("schedule", schedules)):
         if len(given) > 2:
             raise ConfigError(f"--{name}: expected at most two, A's and B's, found {len(given)}")
-    if options.after is None and 2 not in (len(chips), len(schedules)):
+    replaced = overrides(options)
+    if options.after is None and not replaced and 2 not in (len(chips), len(schedules)):
         raise ConfigError(
-            "expected two programs or results, or one program and two --chip or two --schedule; found one and no second"
+            "expected two programs or results, or one program and two --chip, two --schedule or -o; found no second"
         )
-    wanted = dict(zip(("schedule", "other_schedule"), schedules, strict=False))
-    found = diff(
-        options.before, options.after or options.before, *chips, **wanted, allow_overflow=options.allow_overflow
-    )
+    wanted: dict[str, Any] = dict(zip(("schedule", "other_schedule"), schedules, strict=False))
+    wanted |= {"other_overrides": replaced, "allow_overflow": options.allow_overflow}
+    found = diff(options.before, options.after or options.before, *chips, **wanted)
     answer(options, comparison_page, render_comparison, found)

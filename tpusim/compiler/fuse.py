@@ -150,7 +150,10 @@ class _Fusion:
         # A kernel computes beside what it moves anyhow, two arrays of that size that it reads and one that it makes.
         computed = self._compute_bytes(node, (len(groups) + 3) * n_bytes) - 3 * n_bytes
         own = [max(self._bytes_to_make(node, group), computed) for group in groups]
-        return sum(own) <= min(own) + len(groups) * n_bytes
+        product = _product_behind(node)
+        # Made once it is made where its product is, and written in place of that; nobody reads the product.
+        spared = 2 * physical_bytes(product.shape) - n_bytes if product else 0
+        return sum(own) <= min(own) + len(groups) * n_bytes - spared
 
     def _compute_bytes(self, node: Node, most: float) -> float:
         """Return what HBM could move while a node and all that is made with it are computed; above ``most``, anything.
@@ -349,6 +352,20 @@ class _Fusion:
                 else fusion
             )
         return fusion
+
+
+def _product_behind(node: Node) -> Node | None:
+    """Return the product that would be in the kernel of a node if that began one, None if there is none."""
+    private, todo = {node}, [node]
+    while todo:
+        for operand in todo.pop().operands:
+            if operand not in private and private.issuperset(operand.users):
+                if operand.opcode in PRODUCTS:
+                    return operand
+                if operand.opcode in KEEPS_TILES:
+                    private.add(operand)
+                    todo.append(operand)
+    return None
 
 
 def _is_of_row(node: Node) -> bool:

@@ -11,6 +11,7 @@ from tpusim.compiler.fuse import fuse
 from tpusim.compiler.inline import inline
 from tpusim.compiler.kernels.copies import copy_what_is_kept
 from tpusim.compiler.kernels.emitters import choose_emitters
+from tpusim.compiler.kernels.scoped import state_scoped
 from tpusim.compiler.kernels.widen import widen
 from tpusim.compiler.layouts.assign import assign_layouts
 from tpusim.compiler.manual import localise
@@ -42,6 +43,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("algorithms", leave_to_slice),
     ("order", schedule),
     ("place", place),
+    ("scoped", state_scoped),
     ("collectives", start_early),
     ("tiles", state_tiles),
 )

@@ -33,6 +33,10 @@ _MOST_ROUTED = 512
 """Groups that form no block are routed pair by pair up to this size; beyond it an all-to-all goes round their ring."""
 
 
+_ALONE = "each message by itself, on its shortest ways"
+"""What is said of messages that do not pass on what others have sent."""
+
+
 class CommunicationPlan(NamedTuple):
     """What a collective asks of the network, per byte of its larger side.
 
@@ -40,7 +44,7 @@ class CommunicationPlan(NamedTuple):
     follow each other, ``relayed`` what one device passes on after it has received it, ``carried`` what the links carry
     for one chip of the groups, and ``passing`` what those of one chip carry, chips on the way among them; ``steps`` are
     the messages that wait for each other: those of a ring, one that goes far is one. In a ``single_phase`` every device
-    gets the operands of all.
+    gets the operands of all. ``way`` says in words how it goes.
     """
 
     load: Load
@@ -51,6 +55,7 @@ class CommunicationPlan(NamedTuple):
     passing: float = 0.0
     steps: int = 1
     single_phase: bool = False
+    way: str = ""
 
 
 KnownPlans = dict[tuple[str, Algorithm | None, tuple[int, ...]], CommunicationPlan]
@@ -66,6 +71,7 @@ class _Inside(NamedTuple):
     load: Load
     hops: int
     steps: int = 1
+    way: str = ""
 
 
 class _Line(NamedTuple):
@@ -168,6 +174,7 @@ def _messages(pod: Pod, sent: Iterable[tuple[int, int, float]]) -> Communication
         joined([plan.load.times(n_bytes) for plan, n_bytes in plans]),
         max((plan.hops for plan, _ in plans), default=0),
         max((plan.far_hops for plan, _ in plans), default=0),
+        way=_ALONE,
     )
 
 
@@ -228,9 +235,9 @@ class _Group(NamedTuple):
             slices.setdefault(chip // torus.chip_count, []).append(chip % torus.chip_count)
         plans = []
         for number, chips in slices.items():
-            load, hops, steps = plan(self, tuple(chips)) if len(chips) > 1 else _Inside(NO_LOAD, 0)
+            load, hops, steps, way = plan(self, tuple(chips)) if len(chips) > 1 else _Inside(NO_LOAD, 0)
             load = Load(load.links + number * self.pod.link_count, load.n_bytes)
-            plans.append(CommunicationPlan(load, hops, steps=steps))
+            plans.append(CommunicationPlan(load, hops, steps=steps, way=way))
         return plans
 
 
@@ -254,6 +261,7 @@ def _in_rounds(group: _Group, kind: str, chips: tuple[int, ...]) -> _Inside | No
     if rounds is None and group.pod.graph is None:
         return None
     # A graph has no way of its own.
+    name = "ring" if rounds is None else type(group.own).__name__.lower()
     rounds = Ring().rounds(kind, len(chips)) if rounds is None else rounds
     members = chips if group.pod.graph is not None else group.pod.torus.ring(chips)
     loads, hops, steps = [], 0, 0
@@ -261,7 +269,7 @@ def _in_rounds(group: _Group, kind: str, chips: tuple[int, ...]) -> _Inside | No
         ways = [(slice_way(group.pod, members[a], members[b]), share) for a, b, share in messages]
         loads += [load.times(share * times) for (load, _), share in ways]
         hops, steps = hops + times * max(count for (_, count), _ in ways), steps + times
-    return _Inside(joined(loads), hops, steps)
+    return _Inside(joined(loads), hops, steps, f"{name}, in messages between {len(chips)} chips")
 
 
 def _gather_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
@@ -281,7 +289,9 @@ def _gather_round(group: _Group, ring: tuple[int, ...]) -> _Inside:
     steps = group.steps_of(places, closes=directions == 2)
     # Both ways go half round; one way the last step, back to the first place, is not needed.
     hops = length // 2 if steps == places // 2 else length * (places - 1) // places
-    return _Inside(load, max(steps, hops), steps)
+    far = "half" if steps == places // 2 else "all"
+    ways = f"both ways, each {far} the way round" if directions == 2 else "one way"
+    return _Inside(load, max(steps, hops), steps, f"a ring through {len(ring)} chips, {ways}")
 
 
 def _reduce(group: _Group) -> CommunicationPlan:
@@ -289,9 +299,12 @@ def _reduce(group: _Group) -> CommunicationPlan:
     # What comes in is added up and passed on in VMEM, which the program states as scoped memory: nothing is relayed.
     once = _gather(group._replace(through_devices=True))._replace(relayed=0.0)
     if group.algorithm is not None and group.algorithm.single_phase:
-        return once._replace(load=once.load.times(group.size), single_phase=True)
+        return once._replace(
+            load=once.load.times(group.size), single_phase=True, way=f"all operands to every device: {once.way}"
+        )
     hops, far_hops, steps = 2 * once.hops, 2 * once.far_hops, 2 * once.steps
-    return once._replace(load=once.load.times(2), hops=hops, far_hops=far_hops, steps=steps)
+    way = f"reduce-scatter, then all-gather: {once.way}"
+    return once._replace(load=once.load.times(2), hops=hops, far_hops=far_hops, steps=steps, way=way)
 
 
 def _exchange(group: _Group) -> CommunicationPlan:
@@ -300,12 +313,14 @@ def _exchange(group: _Group) -> CommunicationPlan:
     loads = [plan.load for plan in slices] + [_beside(group, (group.per_chip - 1) / group.size, LOCAL)]
     if len(slices) > 1:
         loads.append(_beside(group, group.per_chip * (len(slices) - 1) / len(slices), OUT, IN))
-    return CommunicationPlan(joined(loads), max(plan.hops for plan in slices), int(len(slices) > 1))
+    hops = max(plan.hops for plan in slices)
+    return CommunicationPlan(joined(loads), hops, int(len(slices) > 1), way=slices[0].way)
 
 
 def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
     """Return load and hops of what the chips of a slice send to each other in an all-to-all of the group."""
     torus, each = group.pod.torus, len(chips) * (group.per_chip / len(group.chips))
+    way = _ALONE
     if found := _in_rounds(group, "all-to-all", chips):
         return found._replace(load=found.load.times(each))
     lines = _lines(torus, chips)
@@ -315,6 +330,7 @@ def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
     elif lines and not torus.twist:
         parts = [_exchange_along(torus, chips, line) for line in lines]
         load, hops = joined([load for load, _ in parts]), sum(hops for _, hops in parts)
+        way = "one axis after the other, each both ways"
     elif len(chips) <= _MOST_ROUTED:
         # Chips anywhere: message by message.
         pairs = list(permutations(chips, 2))
@@ -323,7 +339,8 @@ def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
     else:
         ring, length = _round(torus, torus.ring(chips), 2, (len(chips) - 1) / len(chips))
         load, hops = ring.times(len(chips) / 4), length // 2
-    return _Inside(load.times(each), hops)
+        way = f"a ring through {len(chips)} chips, both ways"
+    return _Inside(load.times(each), hops, way=way)
 
 
 def _broadcast(group: _Group) -> CommunicationPlan:
@@ -337,7 +354,8 @@ def _broadcast(group: _Group) -> CommunicationPlan:
     gathered = _gather(group)
     load = joined([*(part.load.times(1 / total) for part in parts), gathered.load])
     hops = max(part.hops for part in parts) + gathered.hops
-    return gathered._replace(load=load, hops=hops, far_hops=2 * gathered.far_hops, steps=1 + gathered.steps)
+    way = f"a part to every device, then all-gather: {gathered.way}"
+    return gathered._replace(load=load, hops=hops, far_hops=2 * gathered.far_hops, steps=1 + gathered.steps, way=way)
 
 
 def _beside(group: _Group, n_bytes: float, *ways: int) -> Load:
@@ -378,7 +396,9 @@ def _along_axes(group: _Group, chips: tuple[int, ...], lines: list[_Line]) -> _I
         [_steps_along(group, line, devices if line is first else 1.0, directions) for line in lines] for first in lines
     ]
     hops = max(sum(count * line.step for count, line in zip(way, lines, strict=True)) for way in ways)
-    return _Inside(joined(loads), hops, max(map(sum, ways)))
+    named = (f"{'rings' if line.closes else 'lines'} along axis {line.axis}" for line in lines)
+    together = ", all at once" if len(lines) > 1 else ""
+    return _Inside(joined(loads), hops, max(map(sum, ways)), " and ".join(named) + together)
 
 
 def _steps_along(group: _Group, line: _Line, devices: float, directions: int) -> int:

@@ -63,7 +63,7 @@ def _partitioned(module: Any, partitions: int) -> str:
     with TemporaryDirectory() as folder:
         # As text, which says for how many devices it is: a serialised module does not.
         dumped = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _PASS, "xla_dump_large_constants": True}
-        options.env_option_overrides = list(dumped.items())
+        options.env_option_overrides = [*dumped.items(), ("xla_backend_optimization_level", 0)]
         with suppress(RuntimeError):
             client.compile_and_load(module, library.DeviceList(tuple(client.local_devices())), options)
         files = sorted(Path(folder).glob(f"*after_{_PASS}*.txt"))

@@ -32,15 +32,16 @@ _ENTRY_NAME: Final = b"\x12"
 _LOOKED_AT: Final = 1 << 20
 
 
-def hlo_text(content: bytes, name: str) -> str | None:
+def hlo_text(content: bytes, name: str, *, whole: bool = False) -> str | None:
     """Return the HLO text of a program in another form; nothing for what is not of one, such as HLO text.
 
-    ``name`` is the file's, for messages. Raises ConfigError if jaxlib is needed and missing, ProgramError if the
+    Of a program for several devices it is what each of them runs, or the ``whole`` one. ``name`` is the file's, for
+    messages. Raises ConfigError if jaxlib is needed and missing, ProgramError if the
     program is damaged or not one that XLA takes.
     """
     for is_of_form, read in _FORMS:
         if is_of_form(content):
-            return _in_utf8(read, content, name)
+            return _in_utf8(_WHOLE.get(read, read) if whole else read, content, name)
     return None
 
 
@@ -66,6 +67,13 @@ def _is_serialised(content: bytes) -> bool:
 
 
 def _from_stablehlo(content: bytes, name: str) -> str:
+    """Return the HLO text of what each device runs of an MLIR module."""
+    text = _whole_stablehlo(content, name)
+    # Where nothing says that devices share an array, each of them runs it all.
+    return (partitioned_text(content) if _SHARED in text else "") or text
+
+
+def _whole_stablehlo(content: bytes, name: str) -> str:
     """Return the HLO text of an MLIR module, whose function ``main`` is the program."""
     what = f"{name}: StableHLO"
     library = jaxlib(what)
@@ -74,9 +82,7 @@ def _from_stablehlo(content: bytes, name: str) -> str:
     # XLA's errors are of a class that jaxlib makes itself, below this one.
     except RuntimeError as error:
         raise _refused(content, name, str(error), library.version) from error
-    text = module_text(computation.get_hlo_module(), what)
-    # Where nothing says that devices share an array, each of them runs it all.
-    return (partitioned_text(content) if _SHARED in text else "") or text
+    return module_text(computation.get_hlo_module(), what)
 
 
 def _refused(content: bytes, name: str, reason: str, version: str) -> ProgramError:
@@ -127,3 +133,6 @@ _FORMS: Final[tuple[tuple[Callable[[bytes], bool], Callable[[bytes, str], str]],
     (_is_stablehlo, _from_stablehlo),
     (_is_serialised, _from_proto),
 )
+
+_WHOLE: Final[dict[Callable[[bytes, str], str], Callable[[bytes, str], str]]] = {_from_stablehlo: _whole_stablehlo}
+"""What reads a program as it stands instead."""

@@ -128,6 +128,14 @@ def is_as_shipped(chip: Chip) -> bool:
     return shipped == msgspec.structs.replace(chip, power=shipped.power, energy=shipped.energy, area=shipped.area)
 
 
+def changed_figures(chip: Chip) -> dict[str, Any]:
+    """Return by key the figures of a shipped chip that are not as shipped; empty for any other chip."""
+    if chip.name not in chip_names():
+        return {}
+    own, shipped = (dict(_quantities(msgspec.to_builtins(one))) for one in (chip, load_chip(chip.name)))
+    return {key: value for key, value in own.items() if shipped.get(key) != value}
+
+
 def chip_facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Fact]:
     """Return every quantity of a chip as (key, value, unit, confidence, source, note), in the order of ``Chip``.
 

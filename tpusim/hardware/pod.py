@@ -2,7 +2,8 @@
 
 A slice is a mesh of chips; ``*2`` are two such slices joined by the data-centre network. A name with a number counts
 what the chip's file says (cores or chips), and means the shape that Google Cloud gives by default: as nearly a square
-or a cube as it can be. Devices are numbered as JAX lists them: the first axis fastest, the devices of a chip together.
+or a cube as it can be. Devices are numbered as JAX's are, by coordinates: the first axis fastest, the devices of a chip
+together. (``jax.devices()`` lists those of several hosts host by host, in another order than their numbers'.)
 """
 
 from __future__ import annotations

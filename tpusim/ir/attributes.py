@@ -203,12 +203,17 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
         """Where the VMEM ends that the kernel uses beyond its operands and results; they may lie below."""
         return self._in_vmem("used_scoped_memory_configs", "size")
 
+    @property
+    def scoped_vmem_limit_bytes(self) -> int:
+        """VMEM that a hand-written kernel asks to be given (JAX, ``vmem_limit_bytes``); 0 where it does not."""
+        return self._in_vmem("scoped_memory_configs", "size")
+
     def _in_vmem(self, name: str, key: str) -> int:
         """Return the sum of a number over what a list states of VMEM."""
         stated = self.fields.get(name)
         items = [item for item in stated if isinstance(item, dict)] if isinstance(stated, list) else []
-        # Memory spaces are numbers as text here; "1" is what a layout writes S(1).
-        return sum(_integer(item.get(key)) or 0 for item in items if item.get("memory_space") == "1")
+        # Compilers write the numbers of memory spaces as text, JAX as numbers; 1 is what a layout writes S(1).
+        return sum(_integer(item.get(key)) or 0 for item in items if str(item.get("memory_space")) == "1")
 
     @cached_property
     def aliasing_operands(self) -> tuple[tuple[int, ...], ...]:

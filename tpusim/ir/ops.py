@@ -320,6 +320,9 @@ RESHAPES: Final = _named("dynamic-reshape reshape")
 SAME_ELEMENTS: Final = SAME_VALUE | RESHAPES | {"bitcast"}
 """The result has the first operand's elements in their order; dimensions differ, and for a bitcast the type may."""
 
+COMPILED: Final = _named("bitcast fusion")
+"""Only compilers make them: their meaning hangs on layouts and kernels that one chose."""
+
 COPIES: Final = _named("copy copy-done copy-start")
 """Move a value to another place or layout."""
 

@@ -81,7 +81,7 @@ class Result(Shown):
     @cached_property
     def communication(self) -> PodUse:
         """What devices and links did together: exposed and hidden communication, bandwidths, shares of links."""
-        return pod_use(self.pod)
+        return pod_use(self.pod, self.program.devices_needed)
 
     @cached_property
     def critical_path(self) -> CriticalPath:

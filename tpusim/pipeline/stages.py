@@ -57,14 +57,15 @@ class Prepared(NamedTuple):
     schedule: str
 
 
-def load(path: str | Path) -> Module:
+def load(path: str | Path, *, whole: bool = False) -> Module:
     """Read an HLO module from a file, plain or gzip-compressed (``-`` for standard input).
 
     The file has HLO text or, where jaxlib is installed, StableHLO (text, bytecode, portable artifact) or a serialised
-    HloModuleProto or HloProto: its first bytes tell. Raises ProgramError with line, column and a caret if the text is
+    HloModuleProto or HloProto: its first bytes tell. StableHLO for several devices becomes what each of them runs, or
+    stays ``whole``, as one would compute it. Raises ProgramError with line, column and a caret if the text is
     wrong, ConfigError if jaxlib is needed and missing.
     """
-    return _parse(*read_content(path))
+    return _parse(*read_content(path), whole)
 
 
 def read_program(name: str, content: bytes) -> Module | Program:
@@ -72,8 +73,8 @@ def read_program(name: str, content: bytes) -> Module | Program:
     return decode_program(content, name) if name.endswith(".json") else _parse(name, content)
 
 
-def _parse(name: str, content: bytes) -> Module:
-    converted = hlo_text(content, name)
+def _parse(name: str, content: bytes, whole: bool = False) -> Module:
+    converted = hlo_text(content, name, whole=whole)
     return parse_module(source_text(name, content) if converted is None else SourceText(name, converted, "as HLO text"))
 
 
@@ -149,6 +150,7 @@ def figures(
     chip: Chip | str | None = None,
     schedule: str = "",
     *,
+    overrides: Mapping[str, Any] | None = None,
     allow_overflow: bool = False,
 ) -> RunFigures:
     """Return what ``analysis.compare`` compares of a run: of a saved result, or of a program that is simulated.
@@ -157,10 +159,13 @@ def figures(
     """
     if isinstance(program, str | Path) and is_result(program):
         found = load_result(program)
+        if overrides:
+            raise ConfigError(f"{program}: a saved result of {found.chip}, of which no figure can be replaced any more")
         if chip is not None and (chip if isinstance(chip, str) else chip.name) != found.chip:
             raise ConfigError(f"{program}: a saved result of {found.chip}, which cannot be run on another chip")
         return found
-    return run_figures(simulate(program, chip, schedule=schedule, allow_overflow=allow_overflow).summary)
+    run = simulate(program, chip, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow)
+    return run_figures(run.summary)
 
 
 def diff(
@@ -171,14 +176,17 @@ def diff(
     *,
     schedule: str = "",
     other_schedule: str = "",
+    other_overrides: Mapping[str, Any] | None = None,
     allow_overflow: bool = False,
 ) -> Comparison:
     """Return what changes from one run to another, by op and by category: what ``tpusim diff`` prints.
 
     Each is what ``simulate`` takes, or a path to a result that ``tpusim run --save`` wrote. ``other_chip`` is the
-    second one's, by default ``chip``; ``other_schedule`` likewise. ``allow_overflow`` is as for ``simulate``.
+    second one's, by default ``chip``; ``other_schedule`` likewise, and ``other_overrides`` replace figures of its chip.
+    ``allow_overflow`` is as for ``simulate``.
     """
-    second = figures(after, other_chip or chip, other_schedule or schedule, allow_overflow=allow_overflow)
+    rest: dict[str, Any] = {"overrides": other_overrides, "allow_overflow": allow_overflow}
+    second = figures(after, other_chip or chip, other_schedule or schedule, **rest)
     return compare(figures(before, chip, schedule, allow_overflow=allow_overflow), second)
 
 
@@ -245,7 +253,7 @@ def execute(
         raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, found {precision!r}")
     if replicas < 1:
         raise ConfigError(f"replicas: expected at least 1, found {replicas}")
-    module = program if isinstance(program, Module) else load(program)
+    module = program if isinstance(program, Module) else load(program, whole=schedule == "given")
     check_schedule(schedule)
     if schedule != "given":
         made_by = provenance_of(module)

@@ -13,6 +13,11 @@ from typing import Any, Protocol
 
 from tpusim.units import ps_to_us
 
+_COMPARABLE = 0.01
+"""Times further apart than this share are no figures of one unit."""
+
+_SHOWN_FIGURES = 4
+
 BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 """Units of sizes, for ``unit_of``."""
 
@@ -137,6 +142,29 @@ def us_text(microseconds: float | None) -> str:
         if microseconds < limit:
             return f"{microseconds * factor:.2f} {unit}"
     return f"{microseconds * 1e-6:.3f} s"
+
+
+def times_text(*times_ps: int) -> list[str]:
+    """Return times that are compared in one unit, that of the longest, unless others would be left without digits."""
+    own = [time_text(ps) for ps in times_ps]
+    longest, least = max(times_ps), min((ps for ps in times_ps if ps), default=0)
+    unit = own[times_ps.index(longest)].rpartition(" ")[2]
+    if least < _COMPARABLE * longest or all(text.endswith(f" {unit}") for text in own):
+        return own
+    factor = {"us": 1e-6, "ms": 1e-9, "s": 1e-12}[unit]
+    return [f"{ps * factor:.3f} {unit}" for ps in times_ps]
+
+
+def changed_text(figures: Mapping[str, object]) -> str:
+    """Return the figures of a chip that are not as shipped, as an option sets them; nothing where there are none."""
+    texts = [f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in figures.items()]
+    return f" with {some_text(texts, _SHOWN_FIGURES)}" if texts else ""
+
+
+def some_text(names: Sequence[object], most: int) -> str:
+    """Return names with commas, and how many there are beyond the first ones."""
+    more = [f"and {len(names) - most:,} more"] if len(names) > most else []
+    return ", ".join([*map(str, names[:most]), *more])
 
 
 def unit_of(value: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:

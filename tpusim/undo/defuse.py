@@ -10,7 +10,7 @@ from tpusim.draft import Draft, Graph, Node
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Raw
 from tpusim.ir.module import Instruction, Literal, Module
-from tpusim.ir.ops import COPIES, OWN_ASYNC_OPCODES, TRANSFERS, async_parts
+from tpusim.ir.ops import COMPILED, COPIES, OWN_ASYNC_OPCODES, TRANSFERS, async_parts
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 from tpusim.undo.slices import JOIN, put_together
 from tpusim.undo.unmix import unmix
@@ -25,12 +25,7 @@ _OF_PLACEMENT = frozenset({"control-predecessors", "output_to_operand_aliasing",
 
 def is_plain(module: Module) -> bool:
     """Return whether a module is as front ends make it: not scheduled, without fusions and views of buffers."""
-    return not module.is_scheduled and not any(_is_compiled(i) for c in module.computations for i in c)
-
-
-def _is_compiled(instruction: Instruction) -> bool:
-    """Return whether an instruction is none that a front end makes: its meaning hangs on what a compiler chose."""
-    return instruction.opcode == "fusion" or instruction.opcode == "bitcast"
+    return not module.is_scheduled and not any(i.opcode in COMPILED for c in module.computations for i in c)
 
 
 def defuse(module: Module) -> Module:
@@ -64,7 +59,10 @@ def _forget(node: Node) -> None:
     node.shape = _without_layouts(node.shape)
     named = {key: value for key, value in node.attributes.items() if key not in _OF_PLACEMENT}
     config = named.pop("backend_config", None)
-    kept = {key: value for key, value in _fields(config).items() if key in _KEPT_CONFIG}
+    fields = _fields(config)
+    # What a hand-written kernel may take of VMEM is asked for by its author; for others the compiler says it.
+    names = _KEPT_CONFIG | ({"scoped_memory_configs"} if "custom_call_config" in fields else set())
+    kept = {key: value for key, value in fields.items() if key in names}
     node.attributes = named | ({"backend_config": Raw(json.dumps(kept))} if kept else {})
 
 

@@ -37,8 +37,9 @@ class CollectiveFacts(Facts, frozen=True, tag="collective", kw_only=True):
 
     ``group`` is that of the device that ended last, ``places`` where its devices sit. ``alone_ps`` is the collective of
     all groups with nothing beside it, ``unshared_ps`` that of one group, of which ``latency_ps`` are ``hops`` and
-    ``steps``. On the busiest link ``sharers`` groups meet. ``reached`` is the payload over the time of the run,
-    ``reachable`` that over the time of one group in the best order of devices known; ``orders`` are better ones.
+    ``steps`` of the ``algorithm``, for which the compiler may have a name of its own, ``stated``. On the busiest link
+    ``sharers`` groups meet. ``reached`` is the payload over the time of the run, ``reachable`` that over the time of
+    one group in the best order of devices known; ``orders`` are better ones.
     ``mesh`` is the order that the program was compiled for, where it says so; by these numbers go all others here.
     """
 
@@ -59,6 +60,8 @@ class CollectiveFacts(Facts, frozen=True, tag="collective", kw_only=True):
     reached_bytes_per_second: float
     reachable_bytes_per_second: float
     orders: tuple[DeviceOrder, ...]
+    algorithm: str = ""
+    stated: str = ""
     mesh: tuple[int, ...] = ()
 
 

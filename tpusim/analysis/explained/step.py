@@ -11,8 +11,6 @@ from tpusim.program.steps import Step
 from tpusim.timeline.records import CORE, Record, executions, totals
 from tpusim.units import PS_PER_SECOND
 
-_SHOWN = 12
-
 
 def step_explanation(
     op: Step | Record, what: str, facts: AnyFacts, path: CriticalPath, records: Sequence[Record]
@@ -50,9 +48,7 @@ def inside_facts(
         found[record.name, record.line].append(record)
     ops = sorted(map(_inner, found.values()), key=lambda op: -op.time_ps)
     jumps_ps = _time_ps(own)
-    return InsideFacts(
-        times=times, trips=trips, branch=branch, branches=branches, ops=tuple(ops[:_SHOWN]), jumps_ps=jumps_ps
-    )
+    return InsideFacts(times=times, trips=trips, branch=branch, branches=branches, ops=tuple(ops), jumps_ps=jumps_ps)
 
 
 def _inner(records: Sequence[Record]) -> InnerOp:
@@ -106,7 +102,7 @@ def _sharers(own: Sequence[Record], others: Iterable[Record], memory: str) -> li
             together_ps = min(one.end_ps, record.end_ps) - max(one.start_ps, record.start_ps)
             if together_ps > 0 and record.name != one.name:
                 shared[record.name] += together_ps * min(one.count, record.count)
-    return sorted(shared, key=lambda name: -shared[name])[:_SHOWN]
+    return sorted(shared, key=lambda name: -shared[name])
 
 
 def _visits(facts: AnyFacts) -> int:

@@ -12,12 +12,13 @@ from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from tpusim.allocation.liveness import Frame, Liveness, Nodes, Value
+from tpusim.compiler.kernels.scoped import buffers_of, scoped_bytes
 from tpusim.compiler.place.estimate import compute_seconds
 from tpusim.compiler.place.room import Stretch
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft
-from tpusim.ir.module import Instruction, Module
-from tpusim.ir.ops import COLLECTIVES, CONTROL_FLOW, FREE, USES_FAST_MEMORY, VIEWS
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import CONTROL_FLOW, FREE, ON_RINGS, USES_FAST_MEMORY, VIEWS
 from tpusim.semantics.contexts import BodyContext, CallContext, Context, EntryContext
 from tpusim.semantics.demand.inlining import Body, inline
 from tpusim.semantics.demand.needs import accesses, demand_of
@@ -28,8 +29,8 @@ from tpusim.shapes.shape import ArrayShape, nodes
 UNKNOWN_TRIPS = 16
 """How often a loop is taken to run of which the program does not say it."""
 
-_MAKES = (USES_FAST_MEMORY | COLLECTIVES | CONTROL_FLOW) - VIEWS
-_USES = USES_FAST_MEMORY | COLLECTIVES | CONTROL_FLOW | FREE
+_MAKES = (USES_FAST_MEMORY | ON_RINGS | CONTROL_FLOW) - VIEWS
+_USES = USES_FAST_MEMORY | ON_RINGS | CONTROL_FLOW | FREE
 
 
 class Home:
@@ -61,9 +62,9 @@ def _is_not_shared(instruction: Instruction) -> bool:
 
     In programs compiled ahead of time for v5p no result of a kernel that is one instruction lies in VMEM (275 of 275),
     and none of a fusion around a product (198 of 198); of 509 results of other fusions 389 do. None of a collective
-    does, while most of 1 MiB to 16 MiB do on v5e and v6e.
+    does, while all of 128 KiB to 16 MiB do on v5e and v6e, and on v4 in CMEM.
     """
-    is_kernel = instruction.opcode in (USES_FAST_MEMORY | COLLECTIVES) - FREE
+    is_kernel = instruction.opcode in (USES_FAST_MEMORY | ON_RINGS) - FREE
     return is_kernel and str(instruction.attributes.get("kind")) != "kLoop"
 
 
@@ -98,7 +99,8 @@ class Lives:
 
     Of each instruction in these, by its name: ``parts`` are its values, ``times`` how often it runs, ``positions``
     where it stands in the schedule, ``kernels`` what it does if it is a kernel. ``visits`` counts how often the
-    schedule goes through each computation. ``by_dma`` names copies that are no kernels.
+    schedule goes through each computation. ``by_dma`` names copies that are no kernels. ``held`` is what kernels that
+    are allowed more blocks and scratch than others take of the memory for whole arrays.
     """
 
     def __init__(self, draft: Draft, target: Target, by_dma: Container[str] = ()) -> None:
@@ -114,16 +116,19 @@ class Lives:
         self._homes = self._find_homes()
         self.times: dict[str, int] = {}
         self.kernels: dict[str, Kernel] = {}
+        self.held: list[Stretch] = []
         for name, times in _runs(self.module).items():
             for instruction in self.module[name].instructions:
                 self.times[instruction.name] = times
+                if instruction.backend_config.kernel_body:
+                    self._hold(self.module[name], instruction)
                 if instruction.name in by_dma:
                     continue
                 self._fix(instruction)
                 if instruction.opcode in USES_FAST_MEMORY - FREE:
                     body = inline(self.module, self.module[name], instruction)
                     self.kernels[instruction.name] = self._kernel(instruction, body)
-                elif instruction.opcode in COLLECTIVES:
+                elif instruction.opcode in ON_RINGS:
                     self._count_whole((*instruction.operands, instruction.name), times)
 
     @property
@@ -157,6 +162,15 @@ class Lives:
             home = self.home(part)
             if home is not None:
                 home.is_fixed = True
+
+    def _hold(self, computation: Computation, instruction: Instruction) -> None:
+        """Note what of the memory for whole arrays a hand-written kernel takes."""
+        operands = [operand.shape for operand in computation.operands_of(instruction)]
+        found = buffers_of(instruction.attributes, operands, instruction.shape, self._target.chip)
+        over = scoped_bytes(found) - self._target.scoped_bytes
+        if over > 0:
+            position = self.positions[instruction.name]
+            self.held.append((position, position, over))
 
     def _count_whole(self, names: Iterable[str], times: int) -> None:
         """Count that whole values are moved."""

@@ -26,6 +26,11 @@ class Room:
             self._free[first : last + 1] -= n_bytes
         return True
 
+    def hold(self, stretches: Sequence[Stretch]) -> None:
+        """Take bytes that are needed, whether or not they are free."""
+        for first, last, n_bytes in stretches:
+            self._free[first : last + 1] -= n_bytes
+
     def has(self, first: int, last: int, n_bytes: int) -> bool:
         """Return whether so many bytes are free from one position to another."""
         return last < first or bool(self._free[first : last + 1].min() >= n_bytes)

@@ -32,6 +32,7 @@ def place(draft: Draft, target: Target) -> None:
         borders += leaving
         lives, wanted, moved = _choice(draft, target, borders)
     room = Room(lives.length, target.fast_bytes)
+    room.hold(lives.held)
     for home in moved:
         room.take(home.stretches)
     _note(target, lives, wanted, moved)
@@ -48,7 +49,7 @@ def _choice(draft: Draft, target: Target, borders: Sequence[Border]) -> tuple[Li
     lives = Lives(draft, target, {border.copy.name for border in borders})
     saved = _saved_bytes(lives, borders, target.latency_bytes)
     wanted = sorted(saved, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
-    choices = [_fitting(wanted, lives.length, target, halvings) for halvings in range(_HALVINGS)]
+    choices = [_fitting(wanted, lives, target, halvings) for halvings in range(_HALVINGS)]
     moved = set(max(choices, key=lambda homes: sum(saved[home] for home in homes)))
     return lives, wanted, moved
 
@@ -68,7 +69,7 @@ _HALVINGS = 4
 """Sizes of the memory to try, each half of the one before."""
 
 
-def _fitting(wanted: Sequence[Home], length: int, target: Target, halvings: int) -> dict[Home, None]:
+def _fitting(wanted: Sequence[Home], lives: Lives, target: Target, halvings: int) -> dict[Home, None]:
     """Return what finds room, the best first: in a smaller memory, and of all else what the larger ones have room for.
 
     A large array that is a little better than many small ones can shut them out, where there would be no room for it in
@@ -76,7 +77,8 @@ def _fitting(wanted: Sequence[Home], length: int, target: Target, halvings: int)
     """
     moved: dict[Home, None] = {}
     for times in reversed(range(halvings + 1)):
-        room = Room(length, target.fast_bytes_of(0.5**times))
+        room = Room(lives.length, target.fast_bytes_of(0.5**times))
+        room.hold(lives.held)
         for home in moved:
             room.take(home.stretches)
         moved |= {home: None for home in wanted if home not in moved and room.take(home.stretches)}

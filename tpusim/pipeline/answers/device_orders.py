@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from itertools import permutations
+from itertools import chain, islice, permutations
 
 import numpy as np
 from msgspec import structs
@@ -22,6 +22,9 @@ _Order = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """A shape, the order of its axes, and the devices in that order; without a shape devices along a ring."""
 
 _MOST_AXES = 3
+_TRIED_DEVICES = 2**16
+"""Devices of all orders together that are tried: of a mesh of thousands those of two axes before those of three."""
+
 _RUN = 3
 """Orders, the best for the collectives by themselves, that the whole program is run in."""
 
@@ -68,14 +71,15 @@ def best_order(result: Result, topology: Topology | None, names: Collection[str]
 def orders_by_time(program: Program, chip: Chip, topology: Topology | None, *steps: Collective) -> list[DeviceOrder]:
     """Return the orders of devices in which some collectives by themselves are faster, the fastest first.
 
-    Orders are tried that come from transposing the devices' numbers, in all shapes of up to three axes, and along a
-    ring of neighbours. What the whole run takes is left open.
+    Orders are tried that come from transposing the devices' numbers, in shapes of up to three axes (all of them for
+    hundreds of devices), and along a ring of neighbours. What the whole run takes is left open.
     """
     alone = by_itself(program, *steps)
     least_ps = own_ps(alone, chip, topology)
     found = []
     own = program.device_order or tuple(range(program.devices_needed))
-    for shape, axes, devices in (*_orders(own), *_along_ring(program, chip, topology)):
+    few = islice(_orders(own), max(1, _TRIED_DEVICES // len(own)))
+    for shape, axes, devices in chain(few, _along_ring(program, chip, topology)):
         op_ps = own_ps(moved_to(alone, devices), chip, topology)
         if op_ps < least_ps:
             found.append(DeviceOrder(reshaped=shape, transposed=axes, devices=devices, op_ps=op_ps, run_ps=0))

@@ -13,6 +13,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module
 from tpusim.pipeline.answers.kernel import explain_kernel
+from tpusim.pipeline.answers.names import instruction_named
 from tpusim.pipeline.answers.shown import ExplainedKernel, ExplainedStep
 from tpusim.pipeline.answers.steps import Case, explain_step
 from tpusim.pipeline.result import Result
@@ -69,6 +70,7 @@ def explain_longest(
 
 def explain_op(result: Result, op: str, topology: Topology | None = None, tried: int = 5) -> Explained:
     """Return why an op of a run takes as long as it does; ``topology`` is the slice that was asked for."""
+    op = instruction_named(op, result.module)
     step = _step(result, op)
     if isinstance(step, Kernel) and not step.scalar:
         return explain_kernel(result, topology, step, tried)

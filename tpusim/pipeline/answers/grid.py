@@ -64,6 +64,7 @@ def kernel_grid(
 
 def _kernel(program: Program, name: str) -> Kernel:
     kernels = {step.name: step for step in program.every_step if isinstance(step, Kernel) and not step.scalar}
+    name = name.removeprefix("%")
     if name not in kernels:
         hint = did_you_mean(name, list(kernels))
         raise ConfigError(

@@ -282,6 +282,8 @@ def _collective(case: Case, step: Collective) -> CollectiveFacts:
         reached_bytes_per_second=step.n_bytes / max(1.0, moved_ps) * PS_PER_SECOND,
         reachable_bytes_per_second=step.n_bytes / max(1, least_ps) * PS_PER_SECOND,
         orders=orders,
+        algorithm=plan.way,
+        stated=step.algorithm.name if step.algorithm else "",
         mesh=result.program.device_order,
     )
 

@@ -13,7 +13,18 @@ from msgspec import structs
 from tpusim.build.base import Op
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import CONTROL_FLOW, COPIES, ELEMENTWISE, HAS_EFFECTS, REARRANGES, SLICES, TUPLES, VIEWS, async_phase
+from tpusim.ir.ops import (
+    CONTROL_FLOW,
+    COPIES,
+    ELEMENTWISE,
+    HAS_EFFECTS,
+    REARRANGES,
+    SAME_VALUE,
+    SLICES,
+    TUPLES,
+    VIEWS,
+    async_phase,
+)
 from tpusim.pipeline.modules import Builder
 from tpusim.pipeline.schedules import front_end_form
 from tpusim.semantics.contexts import BodyContext, Context, EntryContext
@@ -171,9 +182,11 @@ def users_in(module: Module, name: str) -> Users:
     """Return what uses an array of a module, through views and copies, and before any compiler what is element-wise.
 
     That is what uses it where it is made, and in the loops that carry it, as often as these run; what a loop carries is
-    in one place for all its trips. What other devices and branches do with it is left out. Raises ConfigError if
-    nothing of that name is an array, or nothing is left that uses it.
+    in one place for all its trips, of which one counts where nothing says how many there are. What other devices and
+    branches do with it is left out. Raises ConfigError if nothing of that name is an array, or nothing is left that
+    uses it.
     """
+    name = name.removeprefix("%")
     home = module.homes.get(name)
     shape = home[name].shape if home else None
     if home is None or not isinstance(shape, ArrayShape):
@@ -242,7 +255,8 @@ def _bodies(module: Module, place: _Place) -> Iterator[_Place]:
     held: list[tuple[str, int | None]] = [(name, None) for name in place.names]
     for name, at in held:
         for user, position in computation.users.get(name, ()):
-            if user.opcode in _SAME_VALUE:
+            # Not a bitcast: what it makes is another array, of sizes of its own.
+            if user.opcode in _SAME_ARRAY:
                 held.append((user.name, at))
             elif user.opcode == "tuple" and at is None:
                 held.append((user.name, position))
@@ -278,6 +292,7 @@ def _used(place: _Place, is_scheduled: bool) -> Iterator[Instruction]:
 
 _NOT_ALONE = CONTROL_FLOW | TUPLES | HAS_EFFECTS
 _SAME_VALUE = VIEWS | COPIES
+_SAME_ARRAY = SAME_VALUE | COPIES
 
 
 def _hands_on(instruction: Instruction, is_scheduled: bool) -> bool:

@@ -40,7 +40,7 @@ _Links = page(
 _Pod = page(
     "Pod",
     PodUse,
-    "sizes slices device_count device_order",
+    "sizes slices device_count device_order copies",
     devices=rows(page("Device", DeviceUse)),
     collectives=rows(page("Collective", CollectiveUse, None, {"opcode": "kind"})),
     links=_Links,
@@ -51,7 +51,7 @@ RunPage = document(
     "Run",
     Summary,
     "program chip operating_point device devices_run total_ps flops_utilisation model_flops_utilisation "
-    "hbm_utilisation memory counts fits schedule provenance compiled_error bands by_hand warnings",
+    "hbm_utilisation memory counts fits schedule changed provenance compiled_error bands by_hand warnings",
     {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy", "total_j": "energy_j"},
     bound_by=str,
     roofline_us=float,
@@ -74,7 +74,9 @@ RunPage = document(
 _Change = page(
     "Change", Change, None, {"beside_change_us": "overlapped_change_us"}, change_us=float, beside_change_us=float
 )
-_Totals = page("Totals", RunFigures, "program chip time_us bound_by roofline_us flops hbm_bytes energy_j memory")
+_Totals = page(
+    "Totals", RunFigures, "program chip time_us bound_by roofline_us flops hbm_bytes energy_j memory changed"
+)
 ComparisonPage = document(
     "Comparison",
     Comparison,

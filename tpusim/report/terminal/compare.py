@@ -9,7 +9,17 @@ from typing import Any
 from tpusim.analysis.compare import Change, Comparison, OpFigures
 from tpusim.hardware.units import HBM, UNITS
 from tpusim.report.provenance import provenance_text
-from tpusim.report.tables import Printer, Table, count_text, energy_text, escape, plain_table, size_text, us_text
+from tpusim.report.tables import (
+    Printer,
+    Table,
+    changed_text,
+    count_text,
+    energy_text,
+    escape,
+    plain_table,
+    size_text,
+    us_text,
+)
 
 _SHOWN = 20
 _SHOWN_POINTS = 40
@@ -31,7 +41,8 @@ def render_comparison(comparison: Comparison, console: Printer) -> None:
     for mark, run in (("A", before), ("B", after)):
         who = provenance_text(run.provenance, run.chip) if run.provenance else ""
         compiled = f", compiled {escape(who)}" if who else ""
-        console.print(f"{mark}  [bold]{escape(run.program)}[/bold] on {escape(run.chip)} (simulated){compiled}")
+        chip = escape(run.chip + changed_text(run.changed))
+        console.print(f"{mark}  [bold]{escape(run.program)}[/bold] on {chip} (simulated){compiled}")
     console.print()
     console.print(_totals(comparison))
     console.print()
@@ -105,8 +116,11 @@ def render_sweep(
     counts = Counter(row["status"] for row in rows)
     words = ", ".join(f"{count:,} {status}" for status, count in counts.items())
     console.print(f"\n{len(rows):,} points (simulated): {words}")
-    for message in list(dict.fromkeys(row["message"] for row in rows if row["status"] == "error"))[:_SHOWN_MESSAGES]:
+    messages = list(dict.fromkeys(row["message"] for row in rows if row["status"] == "error"))
+    for message in messages[:_SHOWN_MESSAGES]:
         console.print(f"error: {escape(message)}")
+    if len(messages) > _SHOWN_MESSAGES:
+        console.print(f"... and {len(messages) - _SHOWN_MESSAGES} more kinds of errors (--csv has them all)")
     for sentence in unmoved:
         console.print(escape(sentence))
 
@@ -121,6 +135,8 @@ def render_search(rows: Sequence[Mapping[str, Any]], console: Printer) -> None:
     for row in front[:_SHOWN_POINTS]:
         table.add_row(*(_figure(key, row[key]) for key in columns))
     console.print(table)
+    if len(front) > _SHOWN_POINTS:
+        console.print(f"... and {len(front) - _SHOWN_POINTS:,} more (--csv has them all)")
     console.print(f"\n{len(front)} of {len(rows):,} machines on the Pareto front (simulated; --csv has all)")
 
 

@@ -8,7 +8,18 @@ from tpusim.analysis.bands import compiler_us
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.tuning import Ranking
 from tpusim.hardware.units import UNITS, VMEM
-from tpusim.report.tables import Printer, Table, count_text, escape, plain_table, size_text, time_text, us_text
+from tpusim.program.compilation import TriedTiles
+from tpusim.report.tables import (
+    Printer,
+    Table,
+    count_text,
+    escape,
+    plain_table,
+    size_text,
+    time_text,
+    times_text,
+    us_text,
+)
 from tpusim.report.terminal.answers.body import advice, block_table, floor_text, held_text, render_body, unit_name
 from tpusim.units import ps_to_us
 
@@ -54,10 +65,10 @@ def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
     parts = sorted(found.parts_ps.items(), key=lambda item: -item[1])
     total = max(1, found.alone_ps)
     times = f" {found.count:,} times, each" if found.count > 1 else ""
-    in_run = f", in the run{times} {time_text(found.in_run_ps // found.count)}" if found.count else ""
     us = compiler_us(found.compiler_cycles, found.compiler_clock_hz)
-    compiler = f", the compiler's estimate {us:,.2f} us" if us else ""
-    yield "time", f"{time_text(found.alone_ps)} by itself{in_run}{compiler}"
+    alone, each, estimate = times_text(found.alone_ps, found.in_run_ps // max(1, found.count), round((us or 0.0) * 1e6))
+    in_run = f", in the run{times} {each}" if found.count else ""
+    yield "time", f"{alone} by itself{in_run}" + (f", the compiler's estimate {estimate}" if us else "")
     if found.compiler_gap and us:
         yield "estimate", f"{us / ps_to_us(found.alone_ps):.2g} times ours: {_GAPS[found.compiler_gap]}"
     bounds = ", ".join(f"{name} {ps / total:.0%}" for name, ps in parts if ps / total >= 0.01) or "nothing"
@@ -115,20 +126,28 @@ def _operand_table(found: Explanation) -> Table:
         has_bytes = operand.physical_bytes > 0
         padding = f"{1 - operand.unpadded_bytes / operand.physical_bytes:.0%}" if has_bytes else "-"
         table.add_row(f"{escape(operand.name)} ({arrow})", UNITS[operand.space].label, *moved, runs, padding)
+    rest = found.operands[_SHOWN_OPERANDS:]
+    if rest:
+        table.add_row(f"... and {len(rest)} more", "", "", "", size_text(sum(one.total_bytes for one in rest)))
     return table
 
 
 def _tried_table(found: Explanation) -> Table:
-    """Return the table of the best tiles that can be stated, with those that the kernel has marked."""
+    """Return the table of the best tiles that can be stated, and of those that the kernel has, which are marked."""
     table = plain_table("best of the tiles tried", ">time", ">tiles", "block of the result", "shared at")
-    for tried in found.tried:
-        is_own = (tried.tiles, tried.loops) == (found.tiles, found.loops)
+    rows = list(found.tried)
+    own = [tried for tried in rows if (tried.tiles, tried.loops) == (found.tiles, found.loops)]
+    if not own:
+        # Another compiler's, which are none of ours.
+        own = [TriedTiles(stated={}, alone_ps=found.alone_ps, loops=found.loops, tiles=found.tiles)]
+        rows += own
+    for tried in sorted(rows, key=lambda tried: tried.alone_ps):
         loops = (
             " > ".join(f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in tried.loops) or "one after another"
         )
         block = " x ".join(map(str, tried.stated.get("output_window_bounds", ())))
         shared = f"loop {tried.split}" if tried.split >= 0 else ""
-        name = f"{loops if tried.tiles > 1 else 'a single tile'}{' (here)' if is_own else ''}"
+        name = f"{loops if tried.tiles > 1 else 'a single tile'}{' (here)' if tried in own else ''}"
         table.add_row(name, time_text(tried.alone_ps), f"{tried.tiles:,}", block, shared)
     return table
 

@@ -19,10 +19,13 @@ def render_pod(use: PodUse, console: Printer) -> None:
     sizes = "x".join(map(str, use.sizes)) + (f", {use.slices} slices" if use.slices > 1 else "")
     console.print()
     console.print(f"devices   {use.device_count} on {sizes} chips, {_ORDERS[use.device_order]}")
+    if use.copies > 1:
+        console.print(f"          {use.copies} copies of the program side by side, which exchange nothing")
     console.print(_device_table(use))
     if use.collectives:
         console.print()
         console.print(_collective_table(use))
+        console.print("algbw: bytes over time; busbw: what a link has to carry of them over time (as in nccl-tests)")
     if use.links:
         console.print()
         console.print(
@@ -42,7 +45,7 @@ def _device_table(use: PodUse) -> Table:
 
 
 def _collective_table(use: PodUse) -> Table:
-    figures = (">group", ">count", ">bytes", ">time each", ">waiting", ">algorithm", ">bus")
+    figures = (">group", ">count", ">bytes", ">time each", ">waiting", ">algbw", ">busbw")
     table = plain_table("collective", *figures)
     for one in use.collectives[:_SHOWN]:
         table.add_row(
@@ -55,6 +58,8 @@ def _collective_table(use: PodUse) -> Table:
             f"{one.algorithm_bytes_per_second / 1e9:,.1f} GB/s",
             f"{one.bus_bytes_per_second / 1e9:,.1f} GB/s",
         )
+    if len(use.collectives) > _SHOWN:
+        table.add_row(f"... and {len(use.collectives) - _SHOWN} more (--json has them all)")
     return table
 
 

@@ -15,6 +15,7 @@ from tpusim.report.result import ResultLike
 from tpusim.report.tables import (
     Printer,
     Table,
+    changed_text,
     count_text,
     dollars_text,
     energy_text,
@@ -23,6 +24,7 @@ from tpusim.report.tables import (
     shares_text,
     size_text,
     time_text,
+    times_text,
     us_text,
 )
 from tpusim.report.terminal.memory import use_text
@@ -63,13 +65,16 @@ def _print_head(summary: Summary, console: Printer) -> None:
     busy = summary.utilisation
     # Escaped, since brackets in a name would be read as a style.
     point = f", operating point {summary.operating_point}" if summary.operating_point else ""
-    console.print(f"[bold]{escape(summary.program)}[/bold] on {escape(summary.chip + point)} (simulated)")
+    chip = summary.chip + changed_text(summary.changed) + point
+    console.print(f"[bold]{escape(summary.program)}[/bold] on {escape(chip)} (simulated)")
     console.print()
     if summary.devices_run > 1:
         other = f" (it runs {escape(summary.device_program)})" if summary.device_program != summary.program else ""
         first = f"{summary.device} of {summary.devices_run}, the first of those that ended last"
         console.print(f"  device    {first}{other}")
-    console.print(f"  time      [bold]{time_text(summary.total_ps)}[/bold]{_compiler_text(summary)}")
+    time, *compiled = _times(summary)
+    beside = "; {} of it in kernels that the compiler puts at {}".format(*compiled) if compiled else ""
+    console.print(f"  time      [bold]{time}[/bold]{beside}")
     console.print(f"  bound by  {shares_text(busy.bound_ps)}")
     roof = UNITS[summary.roofline.bound_by].label
     console.print(f"  roofline  {time_text(summary.roofline.bound_ps)} at least, by {roof}")
@@ -91,12 +96,12 @@ def _hfu_text(summary: Summary) -> str:
     return "" if is_alike else f", HFU {summary.flops_utilisation:.1%} with what is computed again or not asked for"
 
 
-def _compiler_text(summary: Summary) -> str:
-    """Return the compiler's own estimate beside our time of the same kernels; nothing where it made none."""
+def _times(summary: Summary) -> list[str]:
+    """Return the time, and where the compiler made estimates that of the same kernels and what it puts them at."""
     estimate = compiler_us(summary.compiler_cycles, summary.compiler_clock_hz)
     # It makes none of copies, collectives, waits and hand-written kernels, so that totals may not be compared.
     same_ps = sum(op.time_ps for op in summary.ops if op.compiler_cycles)
-    return f"; {time_text(same_ps)} of it in kernels that the compiler puts at {us_text(estimate)}" if estimate else ""
+    return times_text(summary.total_ps, *((same_ps, round(estimate * 1e6)) if estimate else ()))
 
 
 def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tpusim.analysis.answers.findings import Finding, Findings
-from tpusim.report.tables import Printer, escape, size_text, time_text
+from tpusim.report.tables import Printer, escape, size_text, time_text, times_text
 
 _BASES = {
     "steps": "the program with these steps changed, run",
@@ -32,7 +32,8 @@ def _print_finding(number: int, finding: Finding, console: Printer) -> None:
     console.print(f"   change    {escape(finding.change)}", soft_wrap=True)
     where = f", {finding.source}" if finding.source else ""
     console.print(f"   where     {escape(', '.join(finding.ops) + where)}", soft_wrap=True)
-    times = f", {time_text(finding.before_ps)} -> {time_text(finding.after_ps)}" if finding.basis != "memory" else ""
+    both = " -> ".join(times_text(finding.before_ps, finding.after_ps))
+    times = f", {both}" if finding.basis != "memory" else ""
     console.print(f"   checked   {finding.rule}: {_BASES[finding.basis]}{times}")
 
 

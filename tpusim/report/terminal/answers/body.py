@@ -9,7 +9,7 @@ from tpusim.analysis.explained.body import BETWEEN, BLOCKS, Body, CodeTime, Step
 from tpusim.analysis.explanation import Explanation
 from tpusim.cost.classes import CHAIN
 from tpusim.hardware.units import MATRIX, SCALAR, UNITS
-from tpusim.report.tables import Printer, Table, escape, plain_table, size_text, time_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, size_text, some_text, time_text, times_text
 
 _SHOWN_KINDS = 8
 _SHOWN_LINES = 10
@@ -100,7 +100,7 @@ def advice(found: Explanation, body: Body) -> Iterator[str]:
     own = next((tried for tried in found.blocks if max(tried.counts) == 1), None)
     if own and own.alone_ps > found.blocks[0].alone_ps:
         best_ps = found.blocks[0].alone_ps
-        times = f"{time_text(best_ps)} instead of {time_text(own.alone_ps)}"
+        times = " instead of ".join(times_text(best_ps, own.alone_ps))
         yield f"The best blocks tried take {times}, {1 - best_ps / own.alone_ps:.0%} less."
     yield "tpusim.jax.tune compiles a function with other blocks, and ranks them by time."
 
@@ -132,6 +132,10 @@ def _kind_table(body: Body, found: Explanation) -> Table:
         each = f"{kind.cycles:,.0f} cycles"
         share = f"{kind.time_ps / max(1, found.alone_ps):.1%}"
         table.add_row(f"{kind.steps:,}", f"{kind.name}{where}", each, time_text(kind.time_ps), share, held)
+    if rest := body.kinds[_SHOWN_KINDS:]:
+        steps, rest_ps = sum(kind.steps for kind in rest), sum(kind.time_ps for kind in rest)
+        share = f"{rest_ps / max(1, found.alone_ps):.1%}"
+        table.add_row(f"{steps:,}", f"... and {len(rest)} more kinds", "", time_text(rest_ps), share)
     return table
 
 
@@ -157,10 +161,12 @@ def _does(kind: StepKind, unit: str) -> str:
 def _line_table(body: Body) -> Table:
     """Return the table of the lines that hold the kernel up most."""
     table = plain_table("line of the kernel", ">share", "held up by", "operations")
-    for line in body.lines[:_SHOWN_LINES]:
-        if line.share >= _LEAST_SHARE:
-            place = _short(line.source) or "(the body does not say)"
-            table.add_row(escape(place), f"{line.share:.1%}", _held_by(line), ", ".join(line.operations[:3]))
+    shown = [line for line in body.lines[:_SHOWN_LINES] if line.share >= _LEAST_SHARE]
+    for line in shown:
+        place = _short(line.source) or "(the body does not say)"
+        table.add_row(escape(place), f"{line.share:.1%}", _held_by(line), some_text(line.operations, 3))
+    if rest := body.lines[len(shown) :]:
+        table.add_row(f"... and {len(rest)} more", f"{sum(line.share for line in rest):.1%}")
     return table
 
 
@@ -175,7 +181,8 @@ def _chain_text(body: Body) -> str:
     longest = sorted(body.chain, key=lambda link: -link.cycles)[:_SHOWN_LINKS]
     links = [f"{link.operation} {PurePath(link.source).name.rpartition(':')[2]} ({link.cycles:,.0f})"
              for link in body.chain if link in longest]  # fmt: skip
-    return f"one after another in it, {cycles:,.0f} cycles (operation, line, cycles): {' > '.join(links)}"
+    rest = f" and {len(body.chain) - len(links)} shorter ones" if len(body.chain) > len(links) else ""
+    return f"one after another in it, {cycles:,.0f} cycles (operation, line, cycles): {' > '.join(links)}{rest}"
 
 
 def _short(source: str) -> str:

@@ -17,10 +17,23 @@ from tpusim.analysis.explained.facts import (
 )
 from tpusim.analysis.explanation import Explanation
 from tpusim.hardware.units import UNITS
-from tpusim.report.tables import Printer, Table, escape, plain_table, shares_text, size_text, time_text
+from tpusim.report.tables import (
+    Printer,
+    Table,
+    escape,
+    plain_table,
+    shares_text,
+    size_text,
+    some_text,
+    time_text,
+    times_text,
+)
 from tpusim.report.terminal.explain import render_explanation
 
 _SHOWN_MEMBERS = 8
+_SHOWN_MESH = 32
+_SHOWN_NAMES = 4
+_SHOWN_OPS = 12
 _NOTABLE = 1.05
 """Rates and times further apart than this are worth a sentence."""
 
@@ -46,7 +59,8 @@ def render_explained(found: Explanation | StepExplanation, console: Printer) -> 
 def _times(found: StepExplanation) -> Iterator[Line]:
     """Yield what it takes, and what the end of the run owes to it; to a wait it owes nothing, but to what it is for."""
     run_ps = max(1, found.run_ps)
-    times = f"{found.count:,} times, " if found.count > 1 else ""
+    # Trips of a loop have a line of their own.
+    times = f"{found.count:,} times, " if found.count > 1 and not getattr(found.facts, "trips", 0) else ""
     if found.time_ps:
         yield "time", f"{times}{time_text(found.time_ps)} of the core, {found.time_ps / run_ps:.1%} of the run"
     if found.beside_ps:
@@ -73,12 +87,14 @@ def _tables(_facts: Facts, _found: StepExplanation) -> Iterator[Table]:
 @_lines.register
 def _collective_lines(facts: CollectiveFacts, found: StepExplanation) -> Iterator[Line]:
     sizes = "x".join(map(str, facts.sizes)) + (f", {facts.slices} slices" if facts.slices > 1 else "")
-    members = ", ".join(map(str, facts.group[:_SHOWN_MEMBERS])) + (", ..." if len(facts.group) > _SHOWN_MEMBERS else "")
+    members = some_text(facts.group, _SHOWN_MEMBERS)
     what = "pairs of" if facts.is_pairs else f"of {len(facts.group):,}"
     yield "groups", f"{facts.groups:,} {what} devices on {sizes} chips; this one's: {members}"
     places = dict.fromkeys("(" + ",".join(map(str, place)) + ")" for place in facts.places)
-    shown = list(places)[:_SHOWN_MEMBERS]
-    yield "on chips", " ".join(shown) + (" ..." if len(places) > len(shown) else "")
+    yield "on chips", some_text(list(places), _SHOWN_MEMBERS)
+    if facts.algorithm:
+        stated = f"; the compiler calls it {facts.stated}" if facts.stated else ""
+        yield "algorithm", facts.algorithm + stated
     if facts.hops:
         latency = f"{time_text(facts.latency_ps)} before a byte moves"
         yield "hops", f"links one after another: {facts.hops}, steps: {facts.steps}; {latency}"
@@ -86,12 +102,12 @@ def _collective_lines(facts: CollectiveFacts, found: StepExplanation) -> Iterato
         each = "pairs" if facts.is_pairs else "groups"
         who = f"{facts.sharers} {each} share it" if facts.sharers > 1 else f"one of the {each} uses it"
         yield "links", f"the busiest is {facts.busiest_link}: {who}"
-    alone = f"{time_text(facts.alone_ps)} by itself, {time_text(facts.unshared_ps)} if no other group shared its links"
-    yield "alone", alone
+    alone, unshared = times_text(facts.alone_ps, facts.unshared_ps)
+    yield "alone", f"{alone} by itself, {unshared} if no other group shared its links"
     rates = facts.reached_bytes_per_second, facts.reachable_bytes_per_second
     yield "bandwidth", f"{rates[0] / 1e9:,.1f} GB/s of its {size_text(facts.payload_bytes)}; {_reach(rates)}"
     if facts.mesh:
-        yield "mesh", f"its devices in order: {', '.join(map(str, facts.mesh))}"
+        yield "mesh", f"its devices in order: {some_text(facts.mesh, _SHOWN_MESH)}"
     if facts.orders:
         yield "order", "others are faster, see below: `tpusim run --device-order` takes one as it is printed"
     else:
@@ -149,10 +165,16 @@ def _inside_tables(facts: InsideFacts, found: StepExplanation) -> Iterator[Table
     each = "a trip" if facts.trips else "each"
     table = plain_table("inside", f">{each}", ">in all", ">share", ">count", "bound by", "source")
     total_ps = max(1, found.time_ps or found.beside_ps)
-    for op in facts.ops:
+    for op in facts.ops[:_SHOWN_OPS]:
         per = time_text(op.time_ps // max(1, facts.times))
         cells = (per, time_text(op.time_ps), f"{op.time_ps / total_ps:.1%}", f"{op.count:,}", escape(op.bound_by))
         table.add_row(escape(op.name), *cells, escape(op.source))
+    rest_ps = sum(op.time_ps for op in facts.ops[_SHOWN_OPS:])
+    if len(facts.ops) > _SHOWN_OPS:
+        per = time_text(rest_ps // max(1, facts.times))
+        table.add_row(
+            f"... and {len(facts.ops) - _SHOWN_OPS} more", per, time_text(rest_ps), f"{rest_ps / total_ps:.1%}"
+        )
     yield table
 
 
@@ -164,10 +186,10 @@ def _transfer_lines(facts: TransferFacts, found: StepExplanation) -> Iterator[Li
     rates = facts.reached_bytes_per_second, facts.reachable_bytes_per_second
     yield "rate", f"{rates[0] / 1e9:,.1f} GB/s, {time_text(facts.latency_ps)} of it latency; {_reach(rates)}"
     if facts.shared_with:
-        yield "shares", f"its memory or link meanwhile with {', '.join(facts.shared_with[:4])}"
+        yield "shares", f"its memory or link meanwhile with {some_text(facts.shared_with, _SHOWN_NAMES)}"
     hidden = max(0.0, 1 - facts.exposed_ps / found.beside_ps) if found.beside_ps else 0.0
     if facts.waited_by:
-        waits = f"{time_text(facts.exposed_ps)} in {', '.join(facts.waited_by[:4])}"
+        waits = f"{time_text(facts.exposed_ps)} in {some_text(facts.waited_by, _SHOWN_NAMES)}"
         yield "exposed", f"the core waits for it {waits}: {hidden:.0%} is hidden"
     elif found.beside_ps:
         yield "exposed", "not at all: the core never waits for it"

@@ -20,7 +20,10 @@ def render_path(found: CriticalPath, console: Printer) -> None:
     beside_ps = sum(op.time_ps for op in found.ops if op.row != CORE)
     total_ps = max(1, found.total_ps)
     console.print(f"  time      {time_text(found.total_ps)}, all of it accounted for below")
-    console.print(f"  beside    {beside_ps / total_ps:.1%} of it is waiting for what runs beside the core")
+    console.print(
+        f"  beside    {beside_ps / total_ps:.1%} of it runs beside the core, which may have other work meanwhile"
+    )
+    console.print("            (how long it had none is `exposed` and `waiting` in `tpusim run`)")
     if len(found.devices) > 1:
         shown = ", ".join(map(str, found.devices[-_SHOWN_DEVICES:]))
         more = "..., " if len(found.devices) > _SHOWN_DEVICES else ""

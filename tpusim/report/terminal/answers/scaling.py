@@ -17,6 +17,7 @@ from tpusim.report.tables import (
     plain_table,
     size_text,
     time_text,
+    times_text,
 )
 from tpusim.report.terminal.answers.explain import order_text
 
@@ -117,7 +118,8 @@ def _base_order(row: ScaleRow, order: DeviceOrder) -> Iterator[str]:
     """Yield that the run that others are compared with could be faster."""
     saved = 1 - order.run_ps / max(1, row.total_ps)
     yield f"{row.topology} itself, to which rates are compared, could take {saved:.0%} less time: its devices lie badly"
-    yield f"  {time_text(order.run_ps)} instead of {time_text(row.total_ps)} with the mesh over {order_text(order)}"
+    times = " instead of ".join(times_text(order.run_ps, row.total_ps))
+    yield f"  {times} with the mesh over {order_text(order)}"
     yield "  (larger slices may have such orders as well: `tpusim advise` tries them)"
 
 

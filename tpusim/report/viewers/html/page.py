@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tpusim.analysis.bands import compiler_us
-from tpusim.analysis.communication import classes, pod_use
+from tpusim.analysis.communication import classes
 from tpusim.analysis.compare import Change, Comparison, RunFigures, compare, run_figures
 from tpusim.analysis.energy.power import mean_watts
 from tpusim.analysis.energy.run import Energy
@@ -288,4 +288,4 @@ def _pod(result: ResultLike) -> dict[str, Any] | None:
         return None
     busiest = sorted(result.pod.links, key=lambda link: -link.busy_ps)[:_LINKS]
     links = [[link.chip, link.way, link.n_bytes, link.busy_ps] for link in busiest]
-    return {**plain(pod_page(pod_use(result.pod))), "busiest_links": links}
+    return {**plain(pod_page(result.communication)), "busiest_links": links}
