@@ -80,13 +80,14 @@ class Window(msgspec.Struct, frozen=True):
     """How an operand or result is cut into blocks of ``bounds`` elements.
 
     ``transform`` names the function that takes the indices of a grid step, and the scalar-prefetch operands, to the
-    block's; empty where there is one block or the kernel moves it itself. ``kind`` is MLIR's word
-    (``#tpu.element_window<...>``), empty for blocks.
+    block's; empty where there is one block or the kernel moves it itself. ``kind`` and ``pipeline_mode`` are MLIR's
+    words (``#tpu.element_window<...>``, ``#tpu.pipeline_mode<synchronous>``), empty for blocks and two buffers.
     """
 
     transform: str = ""
     bounds: tuple[int, ...] = ()
     kind: str = ""
+    pipeline_mode: str = ""
 
 
 DYNAMIC = -(1 << 63)

@@ -106,6 +106,7 @@ def _window(stated: Any) -> Window:
         transform=str(fields.get("transform_indices", "")),
         bounds=tuple(map(index, fields.get("window_bounds", ()))),
         kind=str(fields.get("window_kind", "")),
+        pipeline_mode=str(fields.get("pipeline_mode", "")),
     )
 
 
