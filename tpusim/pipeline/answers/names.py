@@ -8,8 +8,7 @@ from tpusim.ir.module import Module
 def instruction_named(name: str, module: Module | None) -> str:
     """Return the instruction that a name is of, with HLO's ``%`` or without; of a body or branch what runs it."""
     plain = name.removeprefix("%")
-    computations = module.computations if module else ()
-    if any(plain in computation.by_name for computation in computations):
+    if module is None or plain in module.homes:
         return plain
-    callers = (one.name for computation in computations for one in computation if plain in one.called_computations)
+    callers = (one.name for home in module.computations for one in home if plain in one.called_computations)
     return next(callers, plain)
