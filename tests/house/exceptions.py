@@ -61,7 +61,7 @@ EXCEPTIONS: list[tuple[str, str, str]] = [
     ),
     *(
         ("functions do not import the package", f"tpusim/{place}.py", "as in pipeline/result.py")
-        for place in ("advice/advise", "pipeline/answers/shown", "report/pipe", "study/scale")
+        for place in ("advice/advise", "pipeline/answers/shown", "report/pipe", "report/shown", "study/scale")
     ),
     *(
         ("functions do not import the package", f"tpusim/cli/{name}.py", "as in cli/run.py")

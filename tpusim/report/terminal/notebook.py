@@ -17,21 +17,19 @@ _FORMAT = '<pre style="line-height:1.25;overflow-x:auto;white-space:pre;font-siz
 
 def html_of(render: Callable[[Console], None]) -> str:
     """Return what a function prints as HTML; Rich escapes what it prints."""
-    console = _recorder()
-    render(console)
-    return _trimmed(console.export_html(inline_styles=True, code_format=_FORMAT))
+    return _trimmed(_recorded(render).export_html(inline_styles=True, code_format=_FORMAT))
 
 
 def text_of(render: Callable[[Console], None]) -> str:
     """Return what a function prints as the terminal shows it, without colours."""
-    console = _recorder()
+    return _trimmed(_recorded(render).export_text())
+
+
+def _recorded(render: Callable[[Console], None]) -> Console:
+    """Return a console that has kept what a function prints, and shown it nowhere."""
+    console = visible(Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False))
     render(console)
-    return _trimmed(console.export_text())
-
-
-def _recorder() -> Console:
-    """Return a console that keeps what is printed, and shows it nowhere."""
-    return visible(Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False))
+    return console
 
 
 def _trimmed(page: str) -> str:
