@@ -71,9 +71,7 @@ def scale(
     ``items`` names what a run makes, a variable or a product of some (``batch*seq``); by default ``batch``, where there
     is one. ``price`` is that of an hour of a chip. Raises ConfigError where no program or variable is found.
     """
-    is_one = callable(programs) or isinstance(programs, str) or hasattr(programs, "entry")
-    sources: Any = [programs] if is_one else programs
-    found, refused = _made(sources, values or {})
+    found, refused = _made(programs, values or {})
     runs = [_Run(*run, schedule) for run in product(found, chips or ("",), topologies or ("",))]
     rows = []
     for number, run in enumerate(runs):
@@ -123,13 +121,15 @@ def _sizes(row: ScaleRow) -> list[tuple[bool, float, str]]:
     return [(False, value, "") if isinstance(value, int | float) else (True, 0, str(value)) for value in values]
 
 
-def _made(sources: Any, values: Mapping[str, Sequence[Any]]) -> tuple[list[ProgramText], list[Refused]]:
+def _made(
+    programs: Sequence[Source] | Mapping[str, Source] | Source, values: Mapping[str, Sequence[Any]]
+) -> tuple[list[ProgramText], list[Refused]]:
     """Return the programs of all combinations of values, and those for which there is none."""
     found, refused, errors = list[ProgramText](), list[Refused](), list[ConfigError]()
     for combination in product(*values.values()):
         variables = dict(zip(values, combination, strict=True))
         try:
-            found += find_programs(sources, {name: [value] for name, value in variables.items()})
+            found += find_programs(programs, {name: [value] for name, value in variables.items()})
         except ConfigError as error:
             errors.append(error)
             refused.append(Refused(variables=variables, reason=str(error)))
