@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from tpusim.cost.dma import link_of, memory_rates, stream_loads
 from tpusim.cost.models.arrays import array_of
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import MATRIX, SCALAR, SMEM, UNITS, VMEM, chip_value
+from tpusim.hardware.units import MATRIX, SCALAR, UNITS, chip_value
 from tpusim.program.grid import CodeLine
 from tpusim.program.steps import Kernel
 from tpusim.program.work import TileClass, TilePart, Work, sum_work
@@ -81,15 +81,6 @@ def line_cycles(code: Sequence[CodeLine], chip: Chip) -> list[dict[str, float]]:
 def busiest(work: Work, chip: Chip) -> tuple[str, float]:
     """Return the unit that some work keeps busy longest, and its cycles."""
     return max(unit_cycles(work, chip).items(), key=lambda item: item[1])
-
-
-def moved_bytes(kernel: Kernel, tiles: TileClass) -> dict[str, float]:
-    """Return the bytes that come ``in`` and go ``out`` beside a tile: what lies in VMEM or SMEM already stays there."""
-    found = {"in": 0.0, "out": 0.0}
-    for stream, count in zip(kernel.streams, tiles.moves, strict=False):
-        if stream.space not in (VMEM, SMEM):
-            found["out" if stream.is_output else "in"] += stream.block_bytes * count
-    return found
 
 
 class Moving(NamedTuple):

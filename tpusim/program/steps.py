@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from tpusim.hardware.units import HBM, VMEM, MemorySpace
+from tpusim.hardware.units import HBM, SMEM, VMEM, MemorySpace
 from tpusim.program.work import Floor, Stream, TileClass, TilePart, VectorLoop, Work
 
 
@@ -85,6 +85,14 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
         # Two of each block that changes from tile to tile, so that the next can come in while one is worked on.
         blocks = (s.block_bytes * (2 if s.fetches > 1 else 1) for s in self.streams if s.space != VMEM)
         return self.scoped_vmem_bytes or sum(blocks)
+
+    def moved_bytes(self, tiles: TileClass) -> dict[str, float]:
+        """Return what comes ``in`` and goes ``out`` beside a tile: what lies in VMEM or SMEM already stays there."""
+        found = {"in": 0.0, "out": 0.0}
+        for stream, count in zip(self.streams, tiles.moves, strict=False):
+            if stream.space not in (VMEM, SMEM):
+                found["out" if stream.is_output else "in"] += stream.block_bytes * count
+        return found
 
     @property
     def hbm_bytes(self) -> float:

@@ -8,16 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tpusim.analysis.explained.body import BETWEEN, BLOCKS, Body, ChainLink, CodeTime, StepKind
-from tpusim.cost.classes import (
-    CHAIN,
-    Moving,
-    class_cycles,
-    class_moving,
-    held_cycles,
-    line_cycles,
-    moved_bytes,
-    unit_cycles,
-)
+from tpusim.cost.classes import CHAIN, Moving, class_cycles, class_moving, held_cycles, line_cycles, unit_cycles
 from tpusim.cost.tile import alone_ps, between_tiles_cycles, tile_costs
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import MATRIX
@@ -147,7 +138,7 @@ def _counts(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> _Co
             ("results", matmul.results),
         ):
             _add(operations, {f"{MATRIX}.{name}": count * matmul.passes})
-    return _Counts(held, busy, operations, moved_bytes(kernel, tiles))
+    return _Counts(held, busy, operations, kernel.moved_bytes(tiles))
 
 
 def _add(sums: dict[str, float], counts: Mapping[str, float], times: float = 1.0) -> None:

@@ -9,7 +9,7 @@ from msgspec import structs
 from tpusim.analysis.explained.blocks import TriedBlocks
 from tpusim.analysis.explained.body import Body
 from tpusim.analysis.explanation import Kind, explanation
-from tpusim.cost.classes import Moving, class_cycles, class_moving, moved_bytes
+from tpusim.cost.classes import Moving, class_cycles, class_moving
 from tpusim.cost.tile import between_tiles_cycles, floor_ps, stage_cycles, tile_costs
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
@@ -115,7 +115,7 @@ def _kind(kernel: Kernel, tiles: TileClass, moving: Moving, chip: Chip) -> Kind:
     return Kind(
         tiles=tiles.tiles,
         cycles=class_cycles(kernel, tiles, chip),
-        moved_bytes=sum(moved_bytes(kernel, tiles).values()),
+        moved_bytes=sum(kernel.moved_bytes(tiles).values()),
         moving_cycles=moving.seconds * chip.clock_hz,
         latency_cycles=(waited - moving.seconds) * chip.clock_hz,
         is_skipped=is_skipped(kernel, tiles),
