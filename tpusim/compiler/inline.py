@@ -52,12 +52,11 @@ def _separate(draft: Draft) -> None:
         for node in [node for node in graph.order() if node.opcode in CONTROL_FLOW]:
             own = []
             for name in node.called:
-                called = draft.graphs[name]
+                own.append(draft.graphs[name])
                 if name in run:
-                    called = _copy(draft, name)
-                    copied += len(called.order())
-                own.append(called)
-                run.add(called.name)
+                    own[-1] = _copy(draft, name)
+                    copied += len(own[-1].order())
+                run.add(own[-1].name)
             if fault := INLINED.fault(copied):
                 raise UnsupportedError(f"{draft.module.name}: loops and branches share computations: {fault}")
             graphs += own

@@ -26,10 +26,7 @@ class _Kept(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """A product that is computed again, its ``twin`` before, itself if there is none, and where its copy may ``start``.
-
-    That is behind the next product, so that the copy does not hold up what is waited for first.
-    """
+    """A product that is computed again, its ``twin`` before or else itself, and behind what its copy may ``start``."""
 
     step: Kernel
     twin: Kernel
@@ -105,6 +102,7 @@ def _paired(products: Sequence[Kernel], again: set[int]) -> Iterator[_Pair]:
             yield _Pair(one, twins.pop() if twins else one, start)
             is_behind = True
         elif is_behind:
+            # Behind this one a copy does not hold up what is waited for first.
             start, is_behind = one, False
 
 

@@ -9,17 +9,7 @@ from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.tuning import Ranking
 from tpusim.hardware.units import UNITS, VMEM
 from tpusim.program.compilation import TriedTiles
-from tpusim.report.tables import (
-    Printer,
-    Table,
-    count_text,
-    escape,
-    plain_table,
-    size_text,
-    time_text,
-    times_text,
-    us_text,
-)
+from tpusim.report.tables import Printer, Table, count_text, escape, plain_table, size_text, time_text, times_text
 from tpusim.report.terminal.answers.body import advice, block_table, floor_text, held_text, render_body, unit_name
 from tpusim.units import ps_to_us
 
@@ -180,7 +170,7 @@ def render_ranking(ranking: Ranking, console: Printer) -> None:
         cells = ("-", "-", "-", escape(each.fault))
         if each.time_us is not None:
             moved = size_text(each.hbm_bytes)
-            cells = (us_text(each.time_us), f"{each.flops_utilisation:.1%}", moved, each.bound_by)
+            cells = (time_text(round(each.time_us * 1e6)), f"{each.flops_utilisation:.1%}", moved, each.bound_by)
         table.add_row(escape(str(each.what)), *cells)
     console.print(f"{len(ranking.candidates)} candidates on {ranking.chip} (simulated)")
     console.print()
