@@ -49,7 +49,7 @@ def explain(
     result = simulate(
         program, chip, topology=topology, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow
     )
-    return explain_op(result, op, _slice(topology), tried)
+    return explain_op(result, op, topology, tried)
 
 
 def explain_longest(
@@ -65,20 +65,16 @@ def explain_longest(
     result = simulate(
         program, chip, topology=topology, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow
     )
-    return tuple(explain_op(result, op.name, _slice(topology)) for op in result.critical_path.ops[:MATTER_MOST])
+    return tuple(explain_op(result, op.name, topology) for op in result.critical_path.ops[:MATTER_MOST])
 
 
-def explain_op(result: Result, op: str, topology: Topology | None = None, tried: int = 5) -> Explained:
+def explain_op(result: Result, op: str, topology: Topology | str | None = None, tried: int = 5) -> Explained:
     """Return why an op of a run takes as long as it does; ``topology`` is the slice that was asked for."""
     op = instruction_named(op, result.module)
-    step = _step(result, op)
+    step, slice_ = _step(result, op), parse_topology(topology) if isinstance(topology, str) else topology
     if isinstance(step, Kernel) and not step.scalar:
-        return explain_kernel(result, topology, step, tried)
-    return ExplainedStep(**structs.asdict(explain_step(Case(result, topology, op, step))))
-
-
-def _slice(topology: Topology | str | None) -> Topology | None:
-    return parse_topology(topology) if isinstance(topology, str) else topology
+        return explain_kernel(result, slice_, step, tried)
+    return ExplainedStep(**structs.asdict(explain_step(Case(result, slice_, op, step))))
 
 
 def _step(result: Result, op: str) -> AnyStep | None:

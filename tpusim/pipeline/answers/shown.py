@@ -13,18 +13,15 @@ class ExplainedKernel(Shown, Explanation, frozen=True, kw_only=True):
     """An explanation that shows itself as ``tpusim explain`` prints it."""
 
     def _render(self, console: Printer) -> None:
-        from tpusim.report.terminal.explain import render_explanation
+        from tpusim.report.terminal.answers.explain import render_explained
 
-        render_explanation(self, console)
+        render_explained(self, console)
 
 
 class ExplainedStep(Shown, StepExplanation, frozen=True, kw_only=True):
     """The same of what is no kernel."""
 
-    def _render(self, console: Printer) -> None:
-        from tpusim.report.terminal.answers.explain import render_explained
-
-        render_explained(self, console)
+    _render = ExplainedKernel._render
 
 
 class RankedPrograms(Shown, Ranking, frozen=True, kw_only=True):
