@@ -129,18 +129,23 @@ SHARES = on_mesh(lambda x: 2 * x, P("d"), P("d"), axis_names={"d"})
         (lambda x: ROWS(x) + 1, X, "uses all of it"),
         (lambda x: COLUMNS(ROWS(x)), X, "a region takes it as"),
         (lambda x: (ROWS(x), COLUMNS(x)), X, "a region takes it as"),
-        (ROWS, whole(X, "m"), "it comes as <@mesh"),
         (SHARES, X, "says nothing of the mesh's axis 'm'"),
-        (lambda x: x + x, whole(X, "d"), "no region takes it"),
-        (lambda pair: (pair[0] + pair[0], ROWS(pair[1])), (whole(X, "d"), X), "no region takes it"),
     ],
 )
 def test_what_a_partitioner_would_have_to_do_is_refused(function, argument, why):
-    """Computing with whole arrays beside a region, moving from one sharding to another, axes that are left open."""
+    """Where no argument says its sharding: whole arrays beside a region, from one sharding to another, open axes."""
     with pytest.raises(
         UnsupportedError, match=rf"expected a part of .*{why}.*jax\.shard_map around the whole function"
     ):
         localised(function, argument)
+
+
+@pytest.mark.parametrize(("function", "axis"), [(lambda x: x + x, "d"), (ROWS, "m")], ids=["beside", "moved"])
+def test_what_arguments_say_of_their_parts_is_enough(function, axis):
+    """XLA partitions what stands beside regions, and moves an array from one sharding to another."""
+    results = tpusim.execute(localised(function, whole(X, axis)), [[part_of(X, [axis], device)] for device in range(8)])
+    for device, found in enumerate(results):
+        np.testing.assert_array_equal(found, part_of(2 * X, ["d"], device))
 
 
 def test_a_program_without_regions_is_left_alone():

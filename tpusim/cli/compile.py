@@ -14,7 +14,7 @@ that the TPU compiler leaves it. Of a program that is scheduled already the comp
 it prints what the passes took, made of the program and did with its arrays, and what they did not and why.
 
 Passes, in their order: manual, inline, simplify, decompose, clean-up, row-window, layouts, buffers, fuse, copies,
-widen, emitters, combine, algorithms, order, place, collectives, tiles."""
+widen, emitters, combine, algorithms, order, place, scoped, collectives, tiles."""
 
 _NOT_TEXT = (".json", ".mlir", ".mlirbc", ".pb")
 
