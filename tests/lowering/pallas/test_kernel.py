@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import tracemalloc
 from itertools import pairwise, product
 from math import prod
 
@@ -18,6 +19,7 @@ from tpusim.cost.tile import alone_ps, floor_ps
 from tpusim.hardware.load import load_chip
 from tpusim.ir import mosaic
 from tpusim.ir.mosaic import Unreadable
+from tpusim.lowering.pallas.kernel import MOST_STEPS
 from tpusim.program.work import Work
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -33,6 +35,17 @@ def kernel_of(encoded, **estimate):
     """Return the kernel of one call."""
     (kernel,) = call(encoded, **estimate).steps
     return kernel
+
+
+def test_the_largest_grid_takes_little_memory():
+    """As much as any input may beside its own size, though each of its steps is looked at."""
+    encoded = body(when(LESS, COPY), grid=(1024, MOST_STEPS // 1024))
+    tracemalloc.start()
+    kernel = kernel_of(encoded)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(each.tiles for each in kernel.classes) == MOST_STEPS
+    assert most_bytes < 64 * 2**20
 
 
 def in_a_fusion(encoded, operand="parameter(0)"):

@@ -31,7 +31,9 @@ def changes(transform: Function | None, grid: Sequence[int], contents: Mapping[i
     changed = np.zeros(prod(outer), np.bool_)
     changed[:1] = True
     for index in indices:
-        spread = np.broadcast_to(index.reshape(index.shape[: len(outer)]) if index.ndim else index, outer).reshape(-1)
+        # As narrow as they may be: there is one for each of millions of steps.
+        narrow = index.astype(np.result_type(*(np.min_scalar_type(end) for end in (index.min(), index.max()))))
+        spread = np.broadcast_to(narrow.reshape(index.shape[: len(outer)]) if index.ndim else narrow, outer).reshape(-1)
         changed[1:] |= spread[1:] != spread[:-1]
     found.reshape(prod(outer), -1)[:, 0] = changed
     return found

@@ -16,6 +16,7 @@ MOST_CLASSES = 512
 """Kinds of steps beyond which all are taken to be as their mean."""
 
 _MOST_KEYS = 1 << 40
+_PIECE = 1 << 18
 
 Order = np.ndarray[Any, np.dtype[np.intp]]
 """A number for each step: that of its class."""
@@ -46,22 +47,48 @@ def classes_of(
     ``times`` are those of the parts, which broadcast against the grid; ``moves`` say of each stream in which steps one
     of its blocks is under way.
     """
-    key, size = np.zeros(prod(grid), np.int64), 1
+    order, size = np.zeros(prod(grid), np.intp), 1
     # Parts of one block have one array of times.
     for part in {id(part): part for part in (*times, *moves)}.values():
-        distinct, codes = np.unique(part, return_inverse=True)
-        if len(distinct) > 1:
-            key = key * len(distinct) + _flat(codes.reshape(part.shape), grid)
-            size *= len(distinct)
+        kinds, codes = _coded(part)
+        if kinds > 1:
+            order *= kinds
+            # In place: numbers that broadcast against the grid stay small.
+            keys = order if codes.shape == order.shape else order.reshape(grid)
+            keys += codes
+            size *= kinds
         if size > _MOST_KEYS:
-            kinds, key = np.unique(key, return_inverse=True)
-            size = len(kinds)
-    _, first, order, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-    steps = [_flat(part, grid) for part in (*times, *moves)]
+            size, order = _coded(order)
+    first, counts = _numbered(order, size)
     if len(first) > MOST_CLASSES:
-        return (_class(prod(grid), [step.mean() for step in steps], len(times)),), np.zeros_like(order)
-    rows = (([step[at] for step in steps], count) for at, count in zip(first, counts.tolist(), strict=True))
-    return tuple(_class(count, row, len(times)) for row, count in rows), order
+        means = [_flat(part, grid).mean() for part in (*times, *moves)]
+        return (_class(prod(grid), means, len(times)),), np.zeros_like(order)
+    whole = (part if part.shape == order.shape else np.broadcast_to(part, grid) for part in (*times, *moves))
+    rows = [part.flat[first] for part in whole]
+    classes = (_class(count, [row[n] for row in rows], len(times)) for n, count in enumerate(counts.tolist()))
+    return tuple(classes), order
+
+
+def _coded(numbers: np.ndarray[Any, Any]) -> tuple[int, np.ndarray[Any, Any]]:
+    """Return how many numbers differ, and in place of each its rank among these."""
+    if numbers.dtype == np.bool_:
+        return 1 + int(numbers.any() and not numbers.all()), numbers
+    distinct = np.unique(numbers)
+    return len(distinct), np.searchsorted(distinct, numbers)
+
+
+def _numbered(keys: Order, size: int) -> tuple[Order, Order]:
+    """Put the rank of each key below ``size`` in its place; return where each rank is first, and how often it is."""
+    if size > len(keys):
+        _, first, keys[:], counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        return first, counts
+    # A piece at a time, and in place: to sort millions of steps at once takes several times their memory.
+    counts, first = np.bincount(keys, minlength=size), np.full(size, len(keys))
+    for begin in range(0, len(keys), _PIECE):
+        found, at = np.unique(keys[begin : begin + _PIECE], return_index=True)
+        first[found] = np.minimum(first[found], begin + at)
+    np.take(np.cumsum(counts > 0) - 1, keys, out=keys, mode="clip")
+    return first[counts > 0], counts[counts > 0]
 
 
 def _flat(numbers: np.ndarray[Any, Any], grid: Sequence[int]) -> np.ndarray[Any, Any]:

@@ -37,7 +37,7 @@ from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, leaves
 
-MOST_STEPS = 1 << 22
+MOST_STEPS = 1 << 20
 """Steps of a grid that are told apart; a kernel with more of them takes what it states."""
 
 
