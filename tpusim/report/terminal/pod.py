@@ -9,9 +9,14 @@ from tpusim.units import ps_to_us
 _SHOWN = 8
 _ORDERS = {
     "ring": "numbered along a ring of neighbours",
-    "listed": "numbered in listed order",
+    "listed": "numbered by coordinates",
     "mesh": "numbered by coordinates, placed as the program's mesh has them",
 }
+
+OPEN_ORDER = (
+    "          the program states no order of its mesh's devices; a mesh of jax.devices() as listed, host by host, has "
+    "another: --device-order hosts"
+)
 
 
 def render_pod(use: PodUse, console: Printer) -> None:
@@ -19,6 +24,8 @@ def render_pod(use: PodUse, console: Printer) -> None:
     sizes = "x".join(map(str, use.sizes)) + (f", {use.slices} slices" if use.slices > 1 else "")
     console.print()
     console.print(f"devices   {use.device_count} on {sizes} chips, {_ORDERS[use.device_order]}")
+    if use.is_order_open:
+        console.print(OPEN_ORDER, soft_wrap=True)
     if use.copies > 1:
         console.print(f"          {use.copies} copies of the program side by side, which exchange nothing")
     console.print(_device_table(use))
