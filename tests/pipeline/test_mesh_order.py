@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from tests.cli.commands import output_of
@@ -85,7 +86,9 @@ def test_an_order_can_be_given_from_outside(capsys, tmp_path):
     """In numbers, as `explain` prints it, for a lowered program, and on the command line: the same run as if stated."""
     expected_ps = simulate(chain(SWAPPED)).timeline.total_ps
     shown = "np.array(sorted(jax.devices(), key=lambda d: d.id)).reshape(2, 4).transpose(1, 0).ravel()"
-    programs = [with_device_order(chain(SNAKE), order) for order in (SWAPPED, "0,4,1,5,2,6,3,7", shown)]
+    programs = [
+        with_device_order(chain(SNAKE), order) for order in (SWAPPED, np.array(SWAPPED), "0,4,1,5,2,6,3,7", shown)
+    ]
     programs.append(with_device_order(lower(chain(SNAKE)), f"np.array(sorted(jax.devices()))[{list(SWAPPED)}]"))
     assert {simulate(program).timeline.total_ps for program in programs} == {expected_ps}
     chain(SNAKE).save(tmp_path / "chain.v5e.hlo.txt")

@@ -41,7 +41,8 @@ def with_device_order(
     the slice nor the program tells which. Raises ConfigError for what is no order.
     """
     loaded = load_any(program)
-    if order == HOSTS:
+    # Not of an array, which would compare each of its numbers.
+    if isinstance(order, str) and order == HOSTS:
         order, topology = _by_host(loaded, topology, chip)
     devices = _parsed(order) if isinstance(order, str) else tuple(order)
     if sorted(devices) != list(range(len(devices))):
@@ -79,5 +80,5 @@ def _parsed(text: str) -> tuple[int, ...]:
     elif listed := _LISTED.search(text.strip()):
         return tuple(map(int, re.findall(r"\d+", listed[1])))
     raise ConfigError(
-        f"device order: expected numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), found {text!r}"
+        f"device order: expected {HOSTS}, or numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), found {text!r}"
     )

@@ -13,10 +13,8 @@ _ORDERS = {
     "mesh": "numbered by coordinates, placed as the program's mesh has them",
 }
 
-OPEN_ORDER = (
-    "          the program states no order of its mesh's devices; a mesh of jax.devices() as listed, host by host, has "
-    "another: --device-order hosts"
-)
+OPEN_ORDER = "a mesh of jax.devices() as listed, host by host, has another: `tpusim run --device-order hosts`"
+"""What to say where a program states no order of its mesh's devices."""
 
 
 def render_pod(use: PodUse, console: Printer) -> None:
@@ -25,7 +23,7 @@ def render_pod(use: PodUse, console: Printer) -> None:
     console.print()
     console.print(f"devices   {use.device_count} on {sizes} chips, {_ORDERS[use.device_order]}")
     if use.is_order_open:
-        console.print(OPEN_ORDER, soft_wrap=True)
+        console.print(f"          the program states no order of its mesh's devices; {OPEN_ORDER}", soft_wrap=True)
     if use.copies > 1:
         console.print(f"          {use.copies} copies of the program side by side, which exchange nothing")
     console.print(_device_table(use))

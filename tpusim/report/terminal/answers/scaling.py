@@ -20,6 +20,7 @@ from tpusim.report.tables import (
     times_text,
 )
 from tpusim.report.terminal.answers.explain import order_text
+from tpusim.report.terminal.pod import OPEN_ORDER
 
 _NOTABLE = 0.02
 """Rates nearer to each other than this share are called equal."""
@@ -87,8 +88,7 @@ def _print_notes(rows: Sequence[ScaleRow], console: Printer) -> None:
     open_orders = dict.fromkeys(row.topology for row in rows if row.is_order_open)
     if open_orders:
         where = f"on {', '.join(open_orders)} the programs state no order of their meshes' devices"
-        other = "a mesh of jax.devices() as listed, host by host, has another: `tpusim run --device-order hosts`"
-        console.print(f"\n{where}; {other}", soft_wrap=True)
+        console.print(f"\n{where}; {OPEN_ORDER}", soft_wrap=True)
     for program, text in dict.fromkeys((row.program, provenance_text(row.provenance, row.chip)) for row in rows):
         if text:
             console.print(f"\n[yellow]compiled[/yellow]  {escape(program)} {escape(text)}", soft_wrap=True)
