@@ -15,6 +15,7 @@ import pytest
 from tpusim.errors import ConfigError
 from tpusim.frontends.xla import jaxlib
 from tpusim.jax import compile_for, devices_of, lower_for, tune
+from tpusim.pipeline.device_order import with_device_order
 from tpusim.pipeline.stages import execute, simulate
 from tpusim.source import SourceText
 from tpusim.text import parse_module
@@ -212,7 +213,9 @@ def test_the_order_of_a_mesh_is_kept(tmp_path):
     mesh = jax.sharding.Mesh(np.array(devices), ("x",))
     rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
     shape = jax.ShapeDtypeStruct((1024, 1024), "float32", sharding=rows)
-    compile_for(double, shape, topology="v5e:4x4").save(tmp_path / "double.v5e.hlo.txt")
+    module = compile_for(double, shape, topology="v5e:4x4")
+    assert with_device_order(module, "hosts").attributes == module.attributes
+    module.save(tmp_path / "double.v5e.hlo.txt")
     program = simulate(tmp_path / "double.v5e.hlo.txt").program
     assert program.device_order == tuple(x + 4 * y for x, y, _ in (device.coords for device in devices))
     assert program.topology == "v5e:4x4"

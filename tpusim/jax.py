@@ -113,7 +113,8 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
 
     Takes JAX on the CPU alone; libtpu is not asked. What a mesh of CPU devices (``jax_num_cpu_devices``) cuts up, by
     shardings of arguments, constraints or ``jax.shard_map``, becomes what each device runs: XLA partitions it. CPU
-    device n stands for device n of the slice, by coordinates: a mesh of them in another order keeps that.
+    device n stands for device n of the slice, by coordinates: a mesh of them in another order keeps that. On several
+    hosts ``jax.devices()`` lists them otherwise (``tpusim.with_device_order(module, "hosts")``).
 
     ``arguments`` and ``keywords`` are those of a call, arrays or ``jax.ShapeDtypeStruct`` in any pytree; what is
     neither stays as it is, so that a function that is jitted already may have static ones. ``chip`` is the one to run

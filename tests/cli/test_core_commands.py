@@ -12,6 +12,7 @@ import pytest
 from tests.cli.commands import output_of, refusal_of
 
 TRACES = Path(__file__).parents[2] / "traces"
+POD = str(TRACES / "llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
 MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
 MEASURED = TRACES / "measured"
 
@@ -182,6 +183,15 @@ def test_run_tells_energy_power_and_price(capsys):
     assert sum(one["energy_j"] for one in by_source) == pytest.approx(found["energy_j"], rel=1e-12)
     assert found["counts"]["matrix.bf16"] > 0
     assert found["cost"]["price_date"]
+
+
+def test_run_tells_the_energy_of_a_slice(capsys):
+    """Beside that of one of its eight chips, which do the same; the cost is of all of them as well."""
+    text = output_of(capsys, "run", POD)
+    assert re.search(r"^energy    \d+ mJ a chip, [\d.]+ J in all, [\d.]+ W a chip on average: ", text, re.MULTILINE)
+    found = json.loads(output_of(capsys, "run", POD, "--json"))
+    assert found["all_devices_energy_j"] == pytest.approx(8 * found["energy_j"], rel=1e-9)
+    assert "all_devices_energy_j" not in json.loads(output_of(capsys, "run", MLP, "--json"))
 
 
 def test_run_writes_and_takes_accelergys_tables(capsys, tmp_path):

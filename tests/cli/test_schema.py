@@ -144,3 +144,12 @@ def test_every_command_with_json_has_a_schema(capsys):
 def test_a_command_without_json_has_no_schema(capsys):
     """The message names the nearest command."""
     assert "did you mean 'run'" in refusal_of(capsys, "schema", "runs")
+
+
+def test_shares_of_hbm_are_told_apart():
+    """Two keys have one, of two rates; and one energy is of a device, the other of all."""
+    keys = schemas("run")["$defs"]["Run"]["properties"]
+    assert "advertised" in keys["hbm_utilization"]["description"]
+    assert "reaches" in keys["unit_utilization"]["description"]
+    assert "one device" in keys["energy_j"]["description"]
+    assert "all devices" in keys["all_devices_energy_j"]["description"]

@@ -6,10 +6,13 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from tests.cli.commands import output_of
 from tpusim.errors import ConfigError, ProgramError
+from tpusim.hardware.load import load_chip
+from tpusim.hardware.pod import make_pod, parse_topology
 from tpusim.ir.module import Module, with_devices
 from tpusim.pipeline.answers.explain import explain
 from tpusim.pipeline.device_order import with_device_order
@@ -83,7 +86,9 @@ def test_an_order_can_be_given_from_outside(capsys, tmp_path):
     """In numbers, as `explain` prints it, for a lowered program, and on the command line: the same run as if stated."""
     expected_ps = simulate(chain(SWAPPED)).timeline.total_ps
     shown = "np.array(sorted(jax.devices(), key=lambda d: d.id)).reshape(2, 4).transpose(1, 0).ravel()"
-    programs = [with_device_order(chain(SNAKE), order) for order in (SWAPPED, "0,4,1,5,2,6,3,7", shown)]
+    programs = [
+        with_device_order(chain(SNAKE), order) for order in (SWAPPED, np.array(SWAPPED), "0,4,1,5,2,6,3,7", shown)
+    ]
     programs.append(with_device_order(lower(chain(SNAKE)), f"np.array(sorted(jax.devices()))[{list(SWAPPED)}]"))
     assert {simulate(program).timeline.total_ps for program in programs} == {expected_ps}
     chain(SNAKE).save(tmp_path / "chain.v5e.hlo.txt")
@@ -106,3 +111,52 @@ def test_an_order_that_is_none_is_refused(order):
     """Before anything of its size is made."""
     with pytest.raises(ConfigError, match="device order: expected"):
         with_device_order(chain(LISTED), order)
+
+
+@pytest.mark.parametrize(
+    ("slice_", "first"),
+    [
+        ("v5e:4x4", (0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15)),
+        ("v5e:8x8", (0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15)),
+        ("v5e:2x4", LISTED),
+        ("v5p:4x4x4", (0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 16, 17, 20, 21)),
+        ("v5p:2x4x4", tuple(range(32))),
+        ("v4:4x4x4", (0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15)),
+        ("v7x:4x4x4", (0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15)),
+    ],
+)
+def test_devices_are_listed_by_host_as_jax_does(slice_, first):
+    """As ``jax.experimental.topologies`` lists their ids: two by two chips a host, both cores of a chip together."""
+    topology = parse_topology(slice_)
+    assert make_pod(topology, load_chip(topology.chip)).by_host[: len(first)] == first
+
+
+def columns(names: tuple[int, ...] = (), every: int = 4) -> Module:
+    """Return a program of sixteen devices of which every fourth add; with ``names`` these are those of a 4x4."""
+    builder = Builder("columns.v5e.hlo.txt")
+    groups = tuple(tuple(range(first, 16, every)) for first in range(every))
+    total = builder.all_reduce(builder.parameter(0, "f32[1024,1024]"), lambda a, b: a + b, groups)
+    module = with_devices(builder.build(total), 16)
+    return with_device_order(module, names, "v5e:4x4") if names else module
+
+
+def test_the_order_of_hosts_can_be_asked_for(capsys, tmp_path):
+    """By its word it is the run with that list, for a module, a lowered program and on the command line."""
+    listed = make_pod(parse_topology("4x4"), load_chip("v5e")).by_host
+    expected = simulate(columns(listed)).timeline.total_ps
+    programs = [with_device_order(one, "hosts") for one in (columns(), lower(columns()))]
+    assert {simulate(program).timeline.total_ps for program in programs} == {expected}
+    columns().save(tmp_path / "columns.v5e.hlo.txt")
+    line = "run", str(tmp_path / "columns.v5e.hlo.txt"), "--topology", "4x4", "--device-order", "hosts", "--json"
+    assert json.loads(output_of(capsys, *line))["time_us"] == simulate(columns(listed)).summary.time_us
+    assert simulate(columns()).timeline.total_ps != expected
+
+
+def test_an_order_that_nobody_states_is_said(capsys, tmp_path):
+    """Where it matters: not where the program states one, nor where all devices meet in any order."""
+    programs = columns(), columns(tuple(range(16))), columns(every=1)
+    assert [simulate(one).communication.is_order_open for one in programs] == [True, False, False]
+    path = tmp_path / "columns.v5e.hlo.txt"
+    columns().save(path)
+    for command in ("run", "scale"):
+        assert "--device-order hosts" in output_of(capsys, command, str(path))

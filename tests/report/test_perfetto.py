@@ -104,12 +104,14 @@ def test_times_by_name_are_those_of_the_run(name):
     assert {name: time for name, time in times.items() if time} == pytest.approx({n: t for n, t in ours.items() if t})
 
 
-def test_the_critical_path_has_a_row():
-    """With the executions that a slice stands for it is the time of the run."""
-    result, events = traced("llama1b_decode_b16s2048.v6e")
+@pytest.mark.parametrize("name", ["llama1b_decode_b16s2048.v6e", "llama8b_decode_tp.v5e_2x4"])
+def test_the_critical_path_has_a_row(name):
+    """From the start to the end of the run without a gap: every trip of a loop is there."""
+    result, events = traced(name)
     (row,) = [e["tid"] for e in events if e["name"] == "thread_name" and e["args"]["name"] == "critical path"]
-    own = [e for e in events if e["ph"] == "X" and e["tid"] == row]
-    assert sum(e["dur"] * e.get("args", {}).get("executions", 1) for e in own) == pytest.approx(result.time_us)
+    own = sorted(slices([event for event in events if event.get("tid") == row])[1, row])
+    assert [start for start, _ in own] == [0, *(end for _, end in own[:-1])]
+    assert own[-1][1] == result.timeline.total_ps
 
 
 @pytest.mark.parametrize(("space", "counter"), [("hbm", "HBM in use"), ("vmem", "VMEM in use")])

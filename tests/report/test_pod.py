@@ -102,7 +102,7 @@ def test_json_and_heat_map_agree(capsys, tmp_path):
 def test_programs_run_side_by_side(capsys):
     """A second program for two chips on the next two."""
     assert main(["run", str(PIPELINE), "--with", str(PIPELINE), "--quiet"]) == 0
-    assert "devices   4 on 2x2 chips, numbered in listed order" in capsys.readouterr().out
+    assert "devices   4 on 2x2 chips, numbered by coordinates" in capsys.readouterr().out
 
 
 def test_a_run_out_of_time_is_refused(capsys):

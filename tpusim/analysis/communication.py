@@ -54,6 +54,7 @@ class PodUse(msgspec.Struct, frozen=True, kw_only=True):
     """A run of many devices in numbers. Shares of links are of the time of the run.
 
     On a slice of more devices than a program is for, ``copies`` of it run side by side, which exchange nothing.
+    ``is_order_open`` says that the program states no order of its devices, and that ``jax.devices()`` has another one.
     """
 
     sizes: tuple[int, ...]
@@ -67,6 +68,7 @@ class PodUse(msgspec.Struct, frozen=True, kw_only=True):
     busiest_share: float
     mean_share: float
     copies: int = 1
+    is_order_open: bool = False
 
 
 def pod_use(run: PodRun, needed: int = 0) -> PodUse:
@@ -87,6 +89,7 @@ def pod_use(run: PodRun, needed: int = 0) -> PodUse:
         busiest_share=busiest.busy_ps / total_ps if busiest else 0.0,
         mean_share=sum(link.busy_ps for link in ici) / max(1, len(ici)) / total_ps,
         copies=run.device_count // needed if needed and is_one else 1,
+        is_order_open=run.is_order_open,
     )
 
 

@@ -109,7 +109,8 @@ def _place(options: argparse.Namespace) -> None:
     if getattr(options, "device_order", None):
         from tpusim.pipeline.device_order import with_device_order
 
-        options.program = with_device_order(options.program, options.device_order, options.topology or "")
+        slice_, chip = options.topology or "", options.chip or ""
+        options.program = with_device_order(options.program, options.device_order, slice_, chip)
 
 
 def _refuse(message: str, code: int) -> int:

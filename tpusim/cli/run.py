@@ -160,12 +160,12 @@ def _cost(result: Result, options: Namespace) -> Cost | None:
 def _report(result: Result, options: Namespace) -> None:
     if options.json:
         groups = result.groups(options.by)
-        pod = result.communication if result.pod.device_count > 1 else None
+        pod, all_j = (result.communication, result.all_devices_j) if result.pod.device_count > 1 else (None, None)
         from tpusim.report.json.run import run_page
 
         # Ops are in every object already; only another grouping adds something.
         by = {} if options.by == "op" else {options.by: groups}
-        write_json(run_page(result.summary, pod, by, _cost(result, options)))
+        write_json(run_page(result.summary, pod, by, _cost(result, options), all_j))
         return
     from tpusim.report.terminal.run import render_result
 

@@ -3,7 +3,8 @@
 A slice is a mesh of chips; ``*2`` are two such slices joined by the data-centre network. A name with a number counts
 what the chip's file says (cores or chips), and means the shape that Google Cloud gives by default: as nearly a square
 or a cube as it can be. Devices are numbered as JAX's are, by coordinates: the first axis fastest, the devices of a chip
-together. (``jax.devices()`` lists those of several hosts host by host, in another order than their numbers'.)
+together. (``jax.devices()`` lists those of several hosts host by host, in another order than their numbers':
+``Pod.by_host``.)
 """
 
 from __future__ import annotations
@@ -135,6 +136,11 @@ class Pod(msgspec.Struct, frozen=True):
         """Return where a device sits."""
         slice_number, chip = divmod(self.chip_of(device), len(self.order))
         return Place(slice_number, self.torus.coordinates(chip), device % self.devices_per_chip)
+
+    @property
+    def by_host(self) -> tuple[int, ...]:
+        """The devices as ``jax.devices()`` lists them: host by host, those of a host by number."""
+        return tuple(sorted(range(self.device_count), key=lambda device: (self.host_of(device), device)))
 
     def host_of(self, device: int) -> int:
         """Return the number of the host that a device hangs on, slices one after the other."""

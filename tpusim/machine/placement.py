@@ -112,14 +112,35 @@ def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -
         raise ConfigError(f"topology: groups and pairs of the program name {needed} devices, this slice has {count}")
     if topology is None:
         topology = stated_slice(programs[0], chip) if len(programs) == 1 else None
-    if topology is None:
-        # The usual shape of so many chips, of as few slices as they fit on.
-        chips = -(-needed // chip.devices_per_chip)
-        slices = -(-chips // chip.pod.chips)
-        topology = Topology(default_sizes(-(-chips // slices), chip), slices=slices)
     is_told = any(program.device_order for program in programs)
     along_ring = not is_told and len(programs) == 1 and _has_one_axis(programs[0], count)
-    return build_pod(topology, chip, along_ring=along_ring)
+    return build_pod(topology or usual_slice(needed, chip), chip, along_ring=along_ring)
+
+
+def usual_slice(devices: int, chip: Chip) -> Topology:
+    """Return the usual shape of the chips of so many devices, of as few slices as they fit on."""
+    chips = -(-devices // chip.devices_per_chip)
+    slices = -(-chips // chip.pod.chips)
+    return Topology(default_sizes(-(-chips // slices), chip), slices=slices)
+
+
+def is_order_open(programs: Sequence[Program], pod: Pod) -> bool:
+    """Return whether a program states no order of its devices, and meets others in that of ``jax.devices()``."""
+    if len(programs) > 1 or programs[0].device_order or programs[0].devices_needed != pod.device_count:
+        return False
+    each = pod.devices_per_chip
+    taken = [pod.chip_of(device) * each + device % each for device in range(pod.device_count)]
+    listed = structs.replace(pod, order=tuple(sorted(pod.order))).by_host
+    if list(listed) == taken:
+        return False
+    meetings = {met for step in programs[0].collectives for met in (step.groups, step.pairs)}
+    meetings |= {step.pairs or () for step in programs[0].channel_ends}
+    return any(_met(groups, taken) != _met(groups, listed) for groups in meetings)
+
+
+def _met(groups: Sequence[Sequence[int]], devices: Sequence[int]) -> set[frozenset[int]]:
+    """Return the groups of the devices that some numbers stand for."""
+    return {frozenset(devices[number] for number in group) for group in groups}
 
 
 def stated_slice(program: Program, chip: Chip) -> Topology | None:

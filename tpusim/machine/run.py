@@ -27,7 +27,7 @@ from tpusim.machine.cohorts import (
 from tpusim.machine.core import Core
 from tpusim.machine.costs import Costs
 from tpusim.machine.device import Device
-from tpusim.machine.placement import Assignment, Cohort, RunOptions, assign, devices_needed, pod_of
+from tpusim.machine.placement import Assignment, Cohort, RunOptions, assign, devices_needed, is_order_open, pod_of
 from tpusim.machine.waits import Standing, deadlock_message, whereabouts
 from tpusim.machine.world import World
 from tpusim.program.module import Program
@@ -95,6 +95,7 @@ def simulate_pod(
         timelines=run.timelines(),
         links=run.world.links(),
         device_order="mesh" if any(program.device_order for program in programs) else pod.device_order,
+        is_order_open=is_order_open(programs, pod),
         warnings=warnings,
     )
 

@@ -12,12 +12,18 @@ from pathlib import Path
 from msgspec import structs
 
 from tpusim.errors import ConfigError
+from tpusim.hardware.pod import make_pod, parse_topology
 from tpusim.ir.module import Module
 from tpusim.limits import DEVICES
+from tpusim.machine.placement import usual_slice
+from tpusim.pipeline.chip_choice import choose_chip, provenance_of
 from tpusim.pipeline.stages import load_any
 from tpusim.program.device_order import moved_to
 from tpusim.program.module import Program
-from tpusim.semantics.marks import marked_with_order
+from tpusim.semantics.marks import TOPOLOGY, mark_of, marked_with_order
+
+HOSTS = "hosts"
+"""The order of ``jax.devices()`` on a slice: host by host."""
 
 _NUMBERS = r"((?:\d{1,9}[, ]*)+)"
 _RESHAPED = re.compile(rf"reshape\({_NUMBERS}\)\.transpose\({_NUMBERS}\)(?:\.ravel\(\))?$")
@@ -25,16 +31,20 @@ _LISTED = re.compile(rf"(?:^|\[){_NUMBERS}\]*$")
 
 
 def with_device_order(
-    program: Module | Program | str | Path, order: Sequence[int] | str, topology: str = ""
+    program: Module | Program | str | Path, order: Sequence[int] | str, topology: str = "", chip: str = ""
 ) -> Module | Program:
     """Return a program whose device ``n`` is device ``order[n]`` of the slice that it runs on, counted by coordinates.
 
     ``order`` lists each device once, or is text: ``0,2,1,3``, or what `tpusim explain` proposes, of which
     ``reshape(2, 2).transpose(1, 0)`` is enough. With a ``topology`` it is that of this slice; otherwise of the one that
-    the program names, or of any. Raises ConfigError for what is no order.
+    the program names, or of any. ``hosts`` is the order of ``jax.devices()`` on the slice, of a ``chip`` if neither
+    the slice nor the program tells which. Raises ConfigError for what is no order.
     """
-    devices = _parsed(order) if isinstance(order, str) else tuple(order)
     loaded = load_any(program)
+    # Not of an array, which would compare each of its numbers.
+    if isinstance(order, str) and order == HOSTS:
+        order, topology = _by_host(loaded, topology, chip)
+    devices = _parsed(order) if isinstance(order, str) else tuple(order)
     if sorted(devices) != list(range(len(devices))):
         raise ConfigError(f"device order: expected each device once, counted from 0, found {order!r}")
     if isinstance(loaded, Module):
@@ -44,6 +54,19 @@ def with_device_order(
         raise ConfigError(f"device order: expected {loaded.devices_needed} devices, found {len(devices)}")
     placed = structs.replace(moved_to(loaded, devices), device_order=devices)
     return structs.replace(placed, topology=topology) if topology else placed
+
+
+def _by_host(program: Module | Program, topology: str, chip: str) -> tuple[tuple[int, ...], str]:
+    """Return the devices of a program's slice as ``jax.devices()`` lists them, and the slice."""
+    if isinstance(program, Module):
+        stated, made_by, devices = mark_of(program, TOPOLOGY), provenance_of(program), program.device_count
+    else:
+        stated, made_by, devices = program.topology, None, program.devices_needed
+    stated = topology or stated
+    asked = parse_topology(stated) if stated else None
+    found = choose_chip(program, made_by, chip=chip or None, topology=asked)
+    asked = asked or usual_slice(devices, found)
+    return make_pod(asked, found).by_host, str(asked)
 
 
 def _parsed(text: str) -> tuple[int, ...]:
@@ -57,5 +80,5 @@ def _parsed(text: str) -> tuple[int, ...]:
     elif listed := _LISTED.search(text.strip()):
         return tuple(map(int, re.findall(r"\d+", listed[1])))
     raise ConfigError(
-        f"device order: expected numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), found {text!r}"
+        f"device order: expected {HOSTS}, or numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), found {text!r}"
     )

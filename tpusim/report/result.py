@@ -29,6 +29,10 @@ class ResultLike(Protocol):
         """All numbers of the run."""
 
     @property
+    def all_devices_j(self) -> float:
+        """Joules of all devices together."""
+
+    @property
     def communication(self) -> PodUse:
         """What devices and links did together."""
 

@@ -143,7 +143,7 @@ def _row(run: _Run, items: str, price: float | None) -> ScaleRow:
     last = result.timeline.device
     # A program spreads over a larger slice by copies of itself, each of which makes as many items.
     copies = result.pod.device_count // result.program.devices_needed
-    return scale_row(
+    row = scale_row(
         result.summary,
         run.topology or "x".join(map(str, result.pod.sizes)),
         result.pod.device_count,
@@ -155,6 +155,7 @@ def _row(run: _Run, items: str, price: float | None) -> ScaleRow:
         exposed=exposed_communication(result, run.slice),
         copies=copies,
     )
+    return structs.replace(row, is_order_open=result.pod.is_order_open)
 
 
 def _items(program: ProgramText, items: str) -> float:

@@ -173,7 +173,7 @@ class PodRun(msgspec.Struct, frozen=True, kw_only=True):
 
     One time line stands for all ``device_count`` devices if they all do the same; ``warnings`` say where it stands for
     some that do not. In ``device_order`` devices are numbered on the chips: as ``listed``, along a ``ring``, or as the
-    program says of its ``mesh``.
+    program says of its ``mesh``; ``is_order_open`` if it says nothing and ``jax.devices()`` has other ones meet.
     """
 
     sizes: tuple[int, ...]
@@ -182,6 +182,7 @@ class PodRun(msgspec.Struct, frozen=True, kw_only=True):
     timelines: tuple[Timeline, ...]
     links: tuple[LinkUse, ...] = ()
     device_order: str = "listed"
+    is_order_open: bool = False
     warnings: tuple[str, ...] = ()
 
     @property

@@ -51,7 +51,7 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     core did nothing, in the collectives ``exposed``, and ``waiting_ps`` waits for hosts, copies and late devices.
     ``provenance`` says for which chip the program was compiled, which need not be the one that it ran on. On a slice of
     more devices than it is for, ``copies`` of it run side by side, which exchange nothing. ``order`` is one of its
-    mesh's devices in which it is faster, where some were tried.
+    mesh's devices in which it is faster, where some were tried; ``is_order_open`` as in ``PodUse``.
     """
 
     program: str
@@ -77,6 +77,7 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     provenance: Provenance | None = None
     copies: int = 1
     order: DeviceOrder | None = None
+    is_order_open: bool = False
 
     @property
     def compute_ps(self) -> int:

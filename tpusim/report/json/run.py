@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from tpusim.analysis.bands import compiler_us
 from tpusim.analysis.communication import CollectiveUse, DeviceUse, PodUse, link_map
@@ -19,6 +19,12 @@ from tpusim.program.module import Estimate
 from tpusim.report.json.page import Microseconds, document, fill, page, plain, rows, save_json
 from tpusim.timeline.records import PodRun
 from tpusim.units import ps_to_us
+
+
+def _said(what: str, kind: Any = float) -> Any:
+    """Return the type of a figure with what it is, for the schema."""
+    return Annotated[kind, Meta(description=what)]
+
 
 _BESIDE = {"beside_ps": "overlapped_us"}
 _OP = "name opcode category count time_ps beside_ps bound_by flops hbm_bytes line op_name source"
@@ -40,7 +46,7 @@ _Links = page(
 _Pod = page(
     "Pod",
     PodUse,
-    "sizes slices device_count device_order copies",
+    "sizes slices device_count device_order is_order_open copies",
     devices=rows(page("Device", DeviceUse)),
     collectives=rows(page("Collective", CollectiveUse, None, {"opcode": "kind"})),
     links=_Links,
@@ -51,18 +57,21 @@ RunPage = document(
     "Run",
     Summary,
     "program chip operating_point device devices_run total_ps flops_utilisation model_flops_utilisation "
-    "hbm_utilisation memory counts fits schedule changed provenance compiled_error bands by_hand warnings",
-    {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy", "total_j": "energy_j"},
+    "memory counts fits schedule changed provenance compiled_error bands by_hand warnings",
+    {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy", "total_j": "energy_j"}
+    | {"all_devices_j": "all_devices_energy_j"},
     bound_by=str,
     roofline_us=float,
     kernels=int,
     flops=float,
     hbm_bytes=float,
-    busy=dict[str, float],
+    hbm_utilisation=_said("bytes of HBM over what its advertised bandwidth moves in the time, as in reports"),
+    busy=_said("busy time over the time; HBM is busy at the bandwidth that it reaches", dict[str, float]),
     bound_ps=dict[str, Microseconds],
     compiler_estimated_us=float | None,
-    total_j=float,
-    average_power_w=float,
+    total_j=_said("joules of one device, with its share of its chip's idle power"),
+    all_devices_j=_said("joules of all devices of a slice") | UnsetType,
+    average_power_w=_said("watts of one device, as energy_j"),
     energy=_Energy,
     cost=_Cost | None,
     ops=rows(_Op),
@@ -95,8 +104,12 @@ def run_page(
     pod: PodUse | None = None,
     groups: Mapping[str, Sequence[Group]] | None = None,
     cost: Cost | None = None,
+    all_devices_j: float | None = None,
 ) -> Any:
-    """Return a run; ``groups`` are those by ``category`` or ``source``, under that name."""
+    """Return a run; ``groups`` are those by ``category`` or ``source``, under that name.
+
+    ``all_devices_j`` are the joules of all devices of a slice.
+    """
     grouped = [row for by, found in (groups or {}).items() for row in _groups(_Group, summary, found, by)]
     return fill(
         RunPage,
@@ -104,6 +117,7 @@ def run_page(
         summary.utilisation,
         summary.energy,
         energy=fill(_Energy, summary.energy),
+        all_devices_j=UNSET if all_devices_j is None else all_devices_j,
         cost=fill(_Cost, cost) if cost else None,
         roofline_us=ps_to_us(summary.roofline.bound_ps),
         compiler_estimated_us=compiler_us(summary.compiler_cycles, summary.compiler_clock_hz),

@@ -9,9 +9,12 @@ from tpusim.units import ps_to_us
 _SHOWN = 8
 _ORDERS = {
     "ring": "numbered along a ring of neighbours",
-    "listed": "numbered in listed order",
+    "listed": "numbered by coordinates",
     "mesh": "numbered by coordinates, placed as the program's mesh has them",
 }
+
+OPEN_ORDER = "a mesh of jax.devices() as listed, host by host, has another: `tpusim run --device-order hosts`"
+"""What to say where a program states no order of its mesh's devices."""
 
 
 def render_pod(use: PodUse, console: Printer) -> None:
@@ -19,6 +22,8 @@ def render_pod(use: PodUse, console: Printer) -> None:
     sizes = "x".join(map(str, use.sizes)) + (f", {use.slices} slices" if use.slices > 1 else "")
     console.print()
     console.print(f"devices   {use.device_count} on {sizes} chips, {_ORDERS[use.device_order]}")
+    if use.is_order_open:
+        console.print(f"          the program states no order of its mesh's devices; {OPEN_ORDER}", soft_wrap=True)
     if use.copies > 1:
         console.print(f"          {use.copies} copies of the program side by side, which exchange nothing")
     console.print(_device_table(use))

@@ -37,8 +37,18 @@ SHOWN_OPS = 20
 _WIDE = 110
 
 
-def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Printer, cost: Cost | None = None) -> None:
-    """Print a run: head line, how busy the machine was, groups, memory, energy, and what to be careful with."""
+def render_run(
+    summary: Summary,
+    groups: Sequence[Group],
+    by: str,
+    console: Printer,
+    cost: Cost | None = None,
+    all_devices_j: float | None = None,
+) -> None:
+    """Print a run: head line, how busy the machine was, groups, memory, energy, and what to be careful with.
+
+    ``all_devices_j`` are the joules of all devices of a slice.
+    """
     _print_head(summary, console)
     console.print(_group_table(summary, groups[:SHOWN_OPS], by, console.width))
     if len(groups) > SHOWN_OPS:
@@ -49,14 +59,19 @@ def render_run(summary: Summary, groups: Sequence[Group], by: str, console: Prin
         console.print(_category_table(summary))
     console.print()
     _print_memory(summary, console)
-    _print_energy(summary.energy, cost, summary.total_ps, console)
+    head = _energy_head(summary.energy, all_devices_j)
+    units_fj = {UNITS[key].label if key != IDLE else key: fj for key, fj in summary.energy.units_fj.items()}
+    console.print(f"energy    {head}: {shares_text(units_fj)}")
+    if cost is not None:
+        _print_cost(cost, summary.total_ps, console)
     _print_notes(summary, console)
 
 
 def render_result(result: ResultLike, by: str, console: Printer, cost: Cost | None) -> None:
     """Print a whole result: the run, and where it is one of many devices these, their collectives and links."""
-    render_run(result.summary, result.groups(by), by, console, cost)
-    if result.pod.device_count > 1:
+    is_slice = result.pod.device_count > 1
+    render_run(result.summary, result.groups(by), by, console, cost, result.all_devices_j if is_slice else None)
+    if is_slice:
         render_pod(result.communication, console)
 
 
@@ -163,14 +178,18 @@ def _print_memory(summary: Summary, console: Printer) -> None:
     )
 
 
-def _print_energy(energy: Energy, cost: Cost | None, total_ps: int, console: Printer) -> None:
-    """Print the energy and the mean power of the device and of its chip, by unit, and what the run costs to rent."""
+def _energy_head(energy: Energy, all_devices_j: float | None) -> str:
+    """Return the energy and the mean power of the device and of its chip, and the energy of all devices of a slice."""
     of_chip = f" ({energy.chip_power_w:.3g} W a chip of such devices)" if energy.devices_per_chip > 1 else ""
-    head = f"{energy_text(energy.total_j)}, {energy.average_power_w:.3g} W on average{of_chip}"
-    units_fj = {UNITS[key].label if key != IDLE else key: fj for key, fj in energy.units_fj.items()}
-    console.print(f"energy    {head}: {shares_text(units_fj)}")
-    if cost is None:
-        return
+    joules, watts = energy_text(energy.total_j), f"{energy.average_power_w:.3g} W"
+    if all_devices_j is None:
+        return f"{joules}, {watts} on average{of_chip}"
+    one = "device" if energy.devices_per_chip > 1 else "chip"
+    return f"{joules} a {one}, {energy_text(all_devices_j)} in all, {watts} a {one} on average{of_chip}"
+
+
+def _print_cost(cost: Cost, total_ps: int, console: Printer) -> None:
+    """Print what the run costs to rent on all its chips."""
     each = cost.usd_per_million_tokens
     rate = count_text(cost.tokens / max(1, total_ps) * PS_PER_SECOND).strip()
     tokens = "" if each is None else f", {rate} tokens a second, {dollars_text(each)} a million tokens"

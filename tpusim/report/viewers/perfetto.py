@@ -16,6 +16,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from tpusim.analysis.communication import classes
 from tpusim.analysis.energy.run import record_energy
 from tpusim.analysis.memory import memory_profile
@@ -27,7 +29,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, UNITS, VMEM, MemorySpace
 from tpusim.program.module import Program, walk
 from tpusim.report.viewers.events import Event, unrolled
-from tpusim.timeline.records import CORE, PodRun, Timeline
+from tpusim.timeline.records import CORE, PodRun, Record, Timeline
 from tpusim.units import PS_PER_US, fj_to_watts
 
 # One device is one process of the format, and its rows are the threads.
@@ -215,10 +217,12 @@ def _meta(kind: str, row: int, details: dict[str, Any]) -> dict[str, Any]:
 
 
 def _path(drawn: _Drawn, path: Iterable[Stretch]) -> Iterator[dict[str, Any]]:
-    """Yield what the end of the run waits for, on a row of its own; of a loop the trip that stands for others."""
-    for one in path:
-        details = {"executions": one.count} if one.count > 1 else {}
-        yield _slice(one.name, drawn.rows.number(_PATH_ROW), one.start_ps, one.end_ps - one.start_ps, details)
+    """Yield what the end of the run waits for, on a row of its own, with all trips of loops."""
+    fields = ("name", "opcode", "category", "row", "start_ps", "end_ps", "count")
+    records = tuple(Record(**{field: getattr(one, field) for field in fields}) for one in path)
+    for event in unrolled(structs.replace(drawn.timeline, records=records)):
+        details = {"executions": event.executions} if event.executions > 1 else {}
+        yield _slice(event.record.name, drawn.rows.number(_PATH_ROW), event.start_ps, event.duration_ps, details)
 
 
 def _traffic(drawn: _Drawn) -> Iterator[dict[str, Any]]:

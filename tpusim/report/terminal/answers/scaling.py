@@ -20,6 +20,7 @@ from tpusim.report.tables import (
     times_text,
 )
 from tpusim.report.terminal.answers.explain import order_text
+from tpusim.report.terminal.pod import OPEN_ORDER
 
 _NOTABLE = 0.02
 """Rates nearer to each other than this share are called equal."""
@@ -84,6 +85,10 @@ def _print_notes(rows: Sequence[ScaleRow], console: Printer) -> None:
             what = f"{row.copies} copies of {escape(row.program)} side by side, which exchange nothing"
             other = "compile it for this slice to see how it scales"
             console.print(f"\n{row.devices:,} devices ({row.topology}) run {what}: {other}", soft_wrap=True)
+    open_orders = dict.fromkeys(row.topology for row in rows if row.is_order_open)
+    if open_orders:
+        where = f"on {', '.join(open_orders)} the programs state no order of their meshes' devices"
+        console.print(f"\n{where}; {OPEN_ORDER}", soft_wrap=True)
     for program, text in dict.fromkeys((row.program, provenance_text(row.provenance, row.chip)) for row in rows):
         if text:
             console.print(f"\n[yellow]compiled[/yellow]  {escape(program)} {escape(text)}", soft_wrap=True)

@@ -96,8 +96,9 @@ def report_data(result: ResultLike, version: str = "", before: RunFigures | None
     used = {buffer.space for buffer in result.program.buffers}
     devices, left_out = _shown(result)
     ops = _Ops(result.summary.ops)
+    all_devices_j = result.all_devices_j if result.pod.device_count > 1 else None
     # Ops have columns of their own.
-    summary = plain(run_page(result.summary, cost=result.cost()))
+    summary = plain(run_page(result.summary, cost=result.cost(), all_devices_j=all_devices_j))
     del summary["ops"]
     time_line = []
     for timeline, numbers in devices:

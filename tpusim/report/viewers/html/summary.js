@@ -35,7 +35,7 @@ function showSummary(store) {
     card("roofline", percentText(summary.roofline_us / total), `at least ${usText(summary.roofline_us)}`),
     card("MFU", percentText(summary.model_flops_utilization), hardware(summary)),
     card("HBM bandwidth", percentText(summary.hbm_utilization), `${sizeText(summary.hbm_bytes)} moved`),
-    card("energy", energyText(summary.energy_j), summary.cost ? `${dollarsText(summary.cost.usd)} at ${dollarsText(summary.cost.usd_per_chip_hour)} a chip-hour` : ""),
+    card("energy", energyOf(summary), summary.cost ? `${dollarsText(summary.cost.usd)} at ${dollarsText(summary.cost.usd_per_chip_hour)} a chip-hour` : ""),
     card("mean power", `${trimmed(summary.average_power_w)} W`, `${trimmed(summary.energy.chip_power_w)} W a chip`),
     card("peak HBM", sizeText(memory.peak_hbm_bytes), `of ${sizeText(capacity.hbm)}`),
     card("peak VMEM", sizeText(memory.peak_vmem_bytes), `of ${sizeText(capacity.vmem)}`),
@@ -50,6 +50,12 @@ function showSummary(store) {
   bars(el("categories"), categories.map((one) => [one.category, one.time_us / total, `${one.count.toLocaleString("en-US")} times, ${usText(one.time_us)}, beside the core ${usText(one.overlapped_us)}`]), (place) => `var(--c${store.colours.get(categories[place].category)})`);
   showNotes(store);
   el("footer").textContent = `Simulated by ${`tpusim ${store.version}`.trim()}: times, traffic and utilisation come from a model of the chip, not from hardware.`;
+}
+
+// Of a slice that of a device, to which all else on the page belongs, and that of all devices, as the cost is.
+function energyOf(summary) {
+  const all = summary.all_devices_energy_j;
+  return energyText(summary.energy_j) + (all === undefined ? "" : ` a device, ${energyText(all)} in all`);
 }
 
 function hardware(summary) {
