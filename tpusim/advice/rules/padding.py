@@ -10,7 +10,9 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
+from tpusim.errors import TpusimError
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.pipeline.answers.layouts import least_padded_users
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
 from tpusim.program.work import Work
@@ -58,20 +60,39 @@ def padding(case: Case) -> Iterator[Trial]:
         if shares[size] < LEAST_SHARE:
             return
         idle = max(map(found[size].idle, touched[size]))
+        hint = _hint(case, found[size], touched[size]) if size.size < size.tile else ""
         yield Trial(
             what=f"dimensions of {size.size} take the room of {size.stored}: up to {idle:.0%} of it is padding",
-            change=mended(size),
+            change=mended(size, hint),
             alternative=with_steps(case.program, partial(_full, wasted=found[size])),
             **case.places(touched[size]),
         )
 
 
-def mended(size: Size) -> str:
-    """Return the change that mends a size."""
+def mended(size: Size, hint: str = "or {}") -> str:
+    """Return the change that mends a size; the hint says what of putting another in its place."""
     below = size.size // size.tile * size.tile
     if below:
         return f"make them a multiple of {size.tile}: {below} costs what {size.size} should"
-    return f"put a larger dimension in their place (transpose), or join them with the next one: {size.tile} fit"
+    turned = hint.format("put a larger dimension in their place (transpose)")
+    return f"join them with the next one: {size.tile} fit; {turned}"
+
+
+def _hint(case: Case, wasted: _Wasted, kernels: list[Kernel]) -> str:
+    """Return whether to transpose the array of which most padding is moved: what its users then take."""
+    idle: dict[str, float] = defaultdict(float)
+    for stream in (stream for kernel in kernels for stream in kernel.streams if stream.operand in wasted.used):
+        idle[stream.operand] += stream.total_bytes * (1 - wasted.used[stream.operand])
+    array = max(idle, key=lambda name: idle[name], default="")
+    try:
+        saved = 1 - least_padded_users(case.module, array, case.chip) if case.module else 0.0
+    except TpusimError:
+        # Nothing that can be compiled by itself uses it.
+        saved = 0.0
+    if abs(saved) < LEAST_SHARE:
+        return "or {}"
+    verb, compared = ("or", "less") if saved > 0 else ("do not", "more")
+    return f"{verb} {{}}: what uses {array} then takes {abs(saved):.0%} {compared}"
 
 
 def _wasted(case: Case) -> dict[Size, _Wasted]:
