@@ -12,7 +12,7 @@ from msgspec import structs
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.errors import TpusimError
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.pipeline.answers.layouts import least_padded_users
+from tpusim.pipeline.answers.layouts import least_padded_ps
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
 from tpusim.program.work import Work
@@ -21,6 +21,7 @@ from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
 _MOST_SIZES = 4
+_MOST_ARRAYS = 3
 
 
 class Size(NamedTuple):
@@ -79,20 +80,26 @@ def mended(size: Size, hint: str = "or {}") -> str:
 
 
 def _hint(case: Case, wasted: _Wasted, kernels: list[Kernel]) -> str:
-    """Return whether to transpose the array of which most padding is moved: what its users then take."""
+    """Return whether to transpose the arrays of which most padding is moved: what their users then take."""
     idle: dict[str, float] = defaultdict(float)
     for stream in (stream for kernel in kernels for stream in kernel.streams if stream.operand in wasted.used):
         idle[stream.operand] += stream.total_bytes * (1 - wasted.used[stream.operand])
-    array = max(idle, key=lambda name: idle[name], default="")
+    times = {name: _turned(case, name) for name in sorted(idle, key=lambda name: -idle[name])[:_MOST_ARRAYS]}
+    here_ps, least_ps = map(sum, zip((0, 0), *times.values(), strict=True))
+    if not here_ps:
+        return "or {}"
+    verb = "or" if least_ps < (1 - LEAST_SHARE) * here_ps else "do not"
+    arrays = ", ".join(name for name, (here, _) in times.items() if here)
+    return f"{verb} {{}}: what uses {arrays} then takes {least_ps / here_ps:.2f} times as long"
+
+
+def _turned(case: Case, array: str) -> tuple[int, int]:
+    """Return what uses an array takes as it lies, and where it is padded least; nothing where that cannot be told."""
     try:
-        saved = 1 - least_padded_users(case.module, array, case.chip) if case.module else 0.0
+        return least_padded_ps(case.module, array, case.chip) if case.module else (0, 0)
     except TpusimError:
         # Nothing that can be compiled by itself uses it.
-        saved = 0.0
-    if abs(saved) < LEAST_SHARE:
-        return "or {}"
-    verb, compared = ("or", "less") if saved > 0 else ("do not", "more")
-    return f"{verb} {{}}: what uses {array} then takes {abs(saved):.0%} {compared}"
+        return 0, 0
 
 
 def _wasted(case: Case) -> dict[Size, _Wasted]:

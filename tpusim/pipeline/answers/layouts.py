@@ -86,27 +86,27 @@ def _as_run(users: Users, result: Result) -> UsedLayouts:
     """Return the layouts of an array by what its users take in a run."""
     choices = layouts(users.array, result.chip, used_by=users)
     run_ps = sum(group.time_ps for group in result.summary.ops if group.name in users.ops)
-    compiled_ps = next((one.users_ps or 0 for one in choices if one.is_present), 0)
+    # What a run never comes to has no time there.
+    compiled_ps = next((one.users_ps or 0 for one in choices if one.is_present), 0) if run_ps else 0
     if compiled_ps:
         times = [(one.users_ps or 0) * run_ps // compiled_ps for one in choices]
         choices = tuple(structs.replace(one, users_ps=ps) for one, ps in zip(choices, times, strict=True))
     return UsedLayouts(choices, users.names, compiled_ps, users.fixed.by if users.fixed else "")
 
 
-def least_padded_users(module: Module, name: str, chip: Chip) -> float:
-    """Return what the users of an array of a scheduled module take where it is padded least, over what they take now.
+def least_padded_ps(module: Module, name: str, chip: Chip) -> tuple[int, int]:
+    """Return what the users of an array of a scheduled module take as it lies, and where it is padded least.
 
-    That is 1 where no other layout is padded less. Raises what ``layouts_in`` does.
+    As tpusim compiles them; nothing where no other layout is padded less. Raises what ``layouts_in`` does.
     """
     users = users_in(module, name)
     here = users.array.actual_layout.minor_to_major
     orders = [here] if users.fixed else [here, *_orders(users.array)]
     stored = {order: physical_bytes(laid_out(users.array, order, chip)) for order in orders}
     least = [order for order in orders if stored[order] == min(stored.values())]
-    here_ps = _users_ps(users, here, chip)
-    if here in least or not here_ps:
-        return 1.0
-    return min(_users_ps(users, order, chip) for order in least) / here_ps
+    if here in least:
+        return 0, 0
+    return _users_ps(users, here, chip), min(_users_ps(users, order, chip) for order in least)
 
 
 def _orders(array: ArrayShape) -> list[tuple[int, ...]]:

@@ -241,9 +241,10 @@ def _arrays(module: Module, name: str) -> tuple[Computation, list[str]]:
     if isinstance(home[plain].shape, ArrayShape):
         return home, [plain]
     taken = [one for one, _ in home.users.get(plain, ()) if one.opcode == "get-tuple-element"]
+    taken.sort(key=lambda one: int(one.attributes["index"]))
     parts = {f"{plain}#{one.attributes['index']}": one for one in taken if isinstance(one.shape, ArrayShape)}
     if f"{plain}#{number}" not in parts:
-        listed = [f"{part} ({one.shape})" for part, one in sorted(parts.items())][:_MOST_NAMED]
+        listed = [f"{part} ({one.shape})" for part, one in parts.items()][:_MOST_NAMED]
         hint = "one of its elements: " + ", ".join(listed) if parts else "another: nothing takes an element of it"
         raise ConfigError(f"{module.name}: expected an array, found the tuple {name!r}; name {hint}")
     return home, [one.name for one in taken if one.attributes["index"] == int(number)]
