@@ -203,6 +203,16 @@ def test_the_present_layout_takes_what_it_takes_in_the_run():
     assert [one.shape for one in compiled] == [one.shape for one in found.choices]
 
 
+def test_what_is_made_in_a_loop_is_compiled_for_every_trip():
+    """Five trips take what the run says, and compiled what one takes five times; what never runs has no figure."""
+    flattened = parse_module(SourceText("flattened.v5e.hlo.txt", FLATTENED))
+    (once,) = users_in(flattened, "held").parts
+    own = layouts("f32[2048,128]{1,0:T(8,128)}", used_by=users_in(flattened, "held"))
+    assert once.times == 1
+    assert layouts_in(flattened, "held").compiled_ps == 5 * next(one.users_ps for one in own if one.is_present)
+    assert layouts_in(parse_module(SourceText("entered.v5e.hlo.txt", ENTERED)), "y").compiled_ps == 0
+
+
 def test_elements_of_tuples_are_arrays():
     """By their numbers, which the refusal of the tuple lists."""
     carried = parse_module(SourceText("carried.v5e.hlo.txt", CARRIED))

@@ -85,13 +85,16 @@ def layouts_in(program: Module | str | Path, name: str, chip: Chip | str | None 
 def _as_run(users: Users, result: Result) -> UsedLayouts:
     """Return the layouts of an array by what its users take in a run."""
     choices = layouts(users.array, result.chip, used_by=users)
-    run_ps = sum(group.time_ps for group in result.summary.ops if group.name in users.ops)
+    groups = [group for group in result.summary.ops if group.name in users.ops]
+    run_ps = sum(group.time_ps for group in groups)
     # What a run never comes to has no time there.
-    compiled_ps = next((one.users_ps or 0 for one in choices if one.is_present), 0) if run_ps else 0
-    if compiled_ps:
-        times = [(one.users_ps or 0) * run_ps // compiled_ps for one in choices]
+    here_ps = next((one.users_ps or 0 for one in choices if one.is_present), 0) if run_ps else 0
+    if here_ps:
+        times = [(one.users_ps or 0) * run_ps // here_ps for one in choices]
         choices = tuple(structs.replace(one, users_ps=ps) for one, ps in zip(choices, times, strict=True))
-    return UsedLayouts(choices, users.names, compiled_ps, users.fixed.by if users.fixed else "")
+    # What is made in a loop is made in every trip.
+    runs = min((group.count // users.ops[group.name] for group in groups), default=0)
+    return UsedLayouts(choices, users.names, here_ps * max(1, runs), users.fixed.by if users.fixed else "")
 
 
 def least_padded_ps(module: Module, name: str, chip: Chip) -> tuple[int, int]:

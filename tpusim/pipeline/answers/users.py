@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import structs
@@ -66,13 +67,13 @@ class Fixed(NamedTuple):
 class Users(NamedTuple):
     """What uses an ``array``, by the computations in which it does, and the names of that, how often it runs beside.
 
-    ``ops`` are the names alone; ``fixed`` says what leaves the array one layout.
+    ``ops`` has by name how often it runs; ``fixed`` says what leaves the array one layout.
     """
 
     array: ArrayShape
     parts: tuple[Part, ...]
     names: tuple[str, ...]
-    ops: frozenset[str] = frozenset()
+    ops: Mapping[str, int] = MappingProxyType({})
     fixed: Fixed | None = None
 
 
@@ -201,7 +202,7 @@ def users_in(module: Module, name: str) -> Users:
     home, own = _arrays(module, name)
     shape = home[own[0]].shape
     assert isinstance(shape, ArrayShape)
-    parts, names, ops = [], [], set[str]()
+    parts, names, ops = [], [], dict[str, int]()
     made_by = home[instruction_of(name)]
     made_by = home[made_by.operands[0]] if made_by.opcode == "get-tuple-element" else made_by
     fixed = Fixed(made_by.name, shape.actual_layout.minor_to_major) if _FIXED in made_by.attributes else None
@@ -212,14 +213,14 @@ def users_in(module: Module, name: str) -> Users:
         fixed = fixed or _fixed(place, used, shape)
         if not all(_is_carried(one.opcode) for one in used):
             uses = uses or [used[-1].name]
-            ops.update(uses)
+            ops |= dict.fromkeys(uses, place.times)
             alone = front_end_form(_alone(module, place, used))
             results = len(alone.entry.root.operands) if isinstance(alone.entry.root.shape, TupleShape) else 1
             parts.append(Part(alone, (_FREE,) * results, place.times))
             names += [f"{one} ({place.times:,} times)" if place.times > 1 else one for one in uses]
     if not parts:
         raise ConfigError(f"{module.name}: expected an array that some kernel uses, found {name!r}")
-    return Users(shape, tuple(parts), tuple(names), frozenset(ops), fixed)
+    return Users(shape, tuple(parts), tuple(names), ops, fixed)
 
 
 _FIXED = "operand_layout_constraints"

@@ -49,8 +49,8 @@ def _how(found: UsedLayouts) -> str:
     """Return how the times of the users came about."""
     if not found.compiled_ps:
         return "compiled by tpusim for each layout, and run."
-    here = f"as the program has them, {time_text(found.compiled_ps)} compiled by tpusim"
-    return f"here {here}; other layouts are in proportion, compiled so." if len(found.choices) > 1 else f"{here}."
+    here = f"as in the run, {time_text(found.compiled_ps)} where tpusim compiles them"
+    return f"here {here}; with other layouts in proportion." if len(found.choices) > 1 else f"{here}."
 
 
 def _users(choice: LayoutChoice, fastest_ps: int) -> tuple[str, ...]:
