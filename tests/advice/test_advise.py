@@ -13,6 +13,7 @@ from tpusim.advice.advise import advise
 from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.cost.tile import alone_ps
 from tpusim.hardware.load import load_chip
+from tpusim.pipeline.answers.layouts import layouts_in
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, HostTransfer, Kernel, Loop
@@ -410,3 +411,28 @@ def test_one_change_is_one(count, text):
     found = Findings(program="p", chip="v5e", time_ps=10**6, tried={"padding": count, "copies": 0}, findings=())
     render_advice(found, console)
     assert text in console.file.getvalue()
+
+
+PADDED = """\
+HloModule padded, is_scheduled=true
+ENTRY main {
+  at = s32[4096,1]{0,1:T(1,128)} parameter(0)
+  x = f32[65536,60]{1,0:T(8,128)} parameter(1)
+  ROOT used = USE
+}
+"""
+READ = "f32[65536,60]{1,0:T(8,128)} negate(x)"
+TAKEN = """f32[4096,60]{1,0:T(8,128)} gather(x, at), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0},
+    index_vector_dim=1, slice_sizes={1,60}"""
+
+
+@pytest.mark.parametrize(("use", "is_turned"), [(READ, True), (TAKEN, False)])
+def test_another_order_is_advised_where_it_is_faster(tmp_path, use, is_turned):
+    """All of an array is read faster without its padding; rows that are taken one by one are not, turned round."""
+    path = tmp_path / "padded.v5e.hlo.txt"
+    path.write_text(PADDED.replace("USE", use))
+    (found,) = (finding for finding in advise(path).findings if finding.rule == "padding")
+    best = layouts_in(path, "x").choices[0]
+    assert best.is_present != is_turned
+    assert found.change.startswith("join them")
+    assert ("; or put" in found.change, "; do not put" in found.change) == (is_turned, not is_turned)

@@ -8,9 +8,9 @@ from tests.cli.commands import output_of, refusal_of
 from tests.house.source_tree import ROOT
 from tpusim.errors import ConfigError
 from tpusim.pipeline.answers.layouts import layouts, layouts_in
-from tpusim.pipeline.answers.users import USES
+from tpusim.pipeline.answers.users import USES, users_in
 from tpusim.pipeline.modules import Builder
-from tpusim.pipeline.stages import load
+from tpusim.pipeline.stages import load, simulate
 from tpusim.shapes.notation import parse_shape
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -137,7 +137,7 @@ def test_every_use_runs_with_every_layout(word):
 
 def test_uses_of_a_program_are_those_in_words():
     """A gather of 64 rows takes as long either way; what is element-wise beyond it is another kernel's."""
-    found, names = layouts_in(table(), "parameter.1", "v5e")
+    found, names, *_ = layouts_in(table(), "parameter.1", "v5e")
     assert names == ("gather.3",)
     in_words = layouts("f32[1024,256]", used_by=["gather:0:64"])
     assert [one.users_ps for one in found] == [one.users_ps for one in in_words]
@@ -154,7 +154,7 @@ def test_users_are_found_in_loops():
     path = ROOT / "traces/memory/scan_layers.v5p.hlo.txt.gz"
     entry = load(path).entry
     stacked = max(entry.parameters, key=lambda parameter: parameter.shape.element_count)
-    found, names = layouts_in(path, stacked.name)
+    found, names, *_ = layouts_in(path, stacked.name)
     assert names
     assert found[0].is_default
 
@@ -162,7 +162,7 @@ def test_users_are_found_in_loops():
 def test_what_a_loop_carries_is_used_in_every_trip_and_after_it():
     """Six gathers of 64 rows, five of them behind a tuple, a barrier and a call in the body of a loop."""
     carried = parse_module(SourceText("carried.v5e.hlo.txt", CARRIED))
-    found, names = layouts_in(carried, "table")
+    found, names, *_ = layouts_in(carried, "table")
     assert [name.endswith("(5 times)") for name in names] == [False, True]
     in_words = layouts("f32[1024,256]", used_by=["gather:0:64"])
     assert [one.users_ps for one in found] == [6 * one.users_ps for one in in_words]
@@ -171,13 +171,13 @@ def test_what_a_loop_carries_is_used_in_every_trip_and_after_it():
 def test_what_a_loop_carries_in_other_sizes_is_another_array():
     """A bitcast makes it: an order of three dimensions is none of two."""
     flattened = parse_module(SourceText("flattened.v5e.hlo.txt", FLATTENED))
-    assert [layouts_in(flattened, name)[1] for name in ("table", "flat")] == [("twice",), ("sum (5 times)",)]
+    assert [layouts_in(flattened, name).users for name in ("table", "flat")] == [("twice",), ("sum (5 times)",)]
 
 
 def test_the_layout_that_an_array_has_is_marked(capsys):
     """Of a compiled program; before any compiler an array has none."""
     assert output_of(capsys, "layouts", MLP, "--op", "w1.1").count("(here)") == 1
-    assert not any(one.is_present for one in layouts_in(table(), "parameter.1")[0])
+    assert not any(one.is_present for one in layouts_in(table(), "parameter.1").choices)
 
 
 @pytest.mark.parametrize("use", ["dott:0", "dot", "dot:2", "dot:x", "reduce:0,0", "gather:0:0"])
@@ -190,3 +190,86 @@ def test_a_use_that_is_none_is_refused(use):
 def test_an_array_that_is_none_is_refused(capsys):
     """With the nearest name."""
     assert "did you mean" in refusal_of(capsys, "layouts", MLP, "--op", "w1.2")
+
+
+def test_the_present_layout_takes_what_it_takes_in_the_run():
+    """Of what reads an argument, in its own tiles; others are in proportion."""
+    found = layouts_in(MLP, "w1.1")
+    (here,) = (one for one in found.choices if one.is_present)
+    ops = {group.name: group.time_ps for group in simulate(MLP).summary.ops}
+    assert here.users_ps == ops["convolution_add_fusion"]
+    compiled = layouts(here.shape, used_by=users_in(load(MLP), "w1.1"))
+    assert found.compiled_ps == next(one.users_ps for one in compiled if one.is_present)
+    assert [one.shape for one in compiled] == [one.shape for one in found.choices]
+
+
+def test_what_is_made_in_a_loop_is_compiled_for_every_trip():
+    """Five trips take what the run says, and compiled what one takes five times; what never runs has no figure."""
+    flattened = parse_module(SourceText("flattened.v5e.hlo.txt", FLATTENED))
+    (once,) = users_in(flattened, "held").parts
+    own = layouts("f32[2048,128]{1,0:T(8,128)}", used_by=users_in(flattened, "held"))
+    assert once.times == 1
+    assert layouts_in(flattened, "held").compiled_ps == 5 * next(one.users_ps for one in own if one.is_present)
+    assert layouts_in(parse_module(SourceText("entered.v5e.hlo.txt", ENTERED)), "y").compiled_ps == 0
+
+
+def test_elements_of_tuples_are_arrays():
+    """By their numbers, which the refusal of the tuple lists."""
+    carried = parse_module(SourceText("carried.v5e.hlo.txt", CARRIED))
+    assert layouts_in(carried, "%loop#1").users == ("own",)
+    for name in ("loop", "loop#0", "loop#x"):
+        with pytest.raises(ConfigError, match=r"name one of its elements: loop#1 \(f32\[1024,256\]"):
+            layouts_in(carried, name)
+
+
+FIXED = """\
+HloModule fixed, is_scheduled=true
+ENTRY main {
+  x = f32[256,512]{1,0:T(8,128)} parameter(0)
+  y = f32[256,512]{1,0:T(8,128)} parameter(1)
+  made = f32[256,512]{1,0:T(8,128)} custom-call(x), custom_call_target="own",
+    operand_layout_constraints={f32[256,512]{1,0}}
+  ROOT sum = f32[256,512]{1,0:T(8,128)} add(made, y)
+}
+"""
+
+
+@pytest.mark.parametrize(("name", "fixed_by", "count"), [("x", "made", 1), ("made", "made", 1), ("y", "", 2)])
+def test_custom_calls_fix_how_their_operands_and_results_lie(name, fixed_by, count):
+    """There is one layout then, and no other is ranked before it."""
+    found = layouts_in(parse_module(SourceText("fixed.v5e.hlo.txt", FIXED)), name)
+    assert (found.fixed_by, len(found.choices)) == (fixed_by, count)
+    assert [order_of(one.shape) for one in found.choices if one.is_present] == [(1, 0)]
+
+
+ENTERED = """\
+HloModule entered, is_scheduled=true
+twice {
+  a = f32[64,256]{1,0:T(8,128)} parameter(0)
+  ROOT two = f32[64,256]{1,0:T(8,128)} add(a, a)
+}
+yes {
+  pair = (f32[64,256]{1,0:T(8,128)}) parameter(0)
+  b = f32[64,256]{1,0:T(8,128)} get-tuple-element(pair), index=0
+  ROOT square = f32[64,256]{1,0:T(8,128)} multiply(b, b)
+}
+no {
+  c = f32[64,256]{1,0:T(8,128)} parameter(0)
+  ROOT minus = f32[64,256]{1,0:T(8,128)} negate(c)
+}
+ENTRY main {
+  x = f32[64,256]{1,0:T(8,128)} parameter(0)
+  y = f32[64,256]{1,0:T(8,128)} parameter(1)
+  p = pred[] parameter(2)
+  called = f32[64,256]{1,0:T(8,128)} call(x), to_apply=twice
+  both = (f32[64,256]{1,0:T(8,128)}) tuple(x)
+  chosen = f32[64,256]{1,0:T(8,128)} conditional(p, both, y), true_computation=yes, false_computation=no
+  ROOT r = (f32[64,256]{1,0:T(8,128)}, f32[64,256]{1,0:T(8,128)}) tuple(called, chosen)
+}
+"""
+
+
+@pytest.mark.parametrize(("name", "users"), [("x", ("two", "square")), ("y", ("minus",))])
+def test_calls_and_branches_are_followed(name, users):
+    """By the operand that each computation is given."""
+    assert layouts_in(parse_module(SourceText("entered.v5e.hlo.txt", ENTERED)), name).users == users

@@ -87,7 +87,7 @@ examples:
     ),
     option("--dtype", metavar="T", default="bf16", help="element type where SHAPE has none (default: bf16)"),
     option("--used-by", metavar="USE", action="append", default=[], help="what uses it, as above; may be repeated"),
-    option("--op", metavar="NAME", help="an array of the program SHAPE, with what uses it there"),
+    option("--op", metavar="NAME", help="an array of the program SHAPE, with what uses it there; NAME#0 of a tuple"),
     option("--chip", metavar="C", help="whose tiles (default: that of the program, else v5e)"),
     json_option(),
     description=_LAYOUTS,
@@ -98,13 +98,14 @@ def layouts(options: Namespace) -> None:
     from tpusim.pipeline.answers.layouts import layouts, layouts_in
     from tpusim.report.json.answers import layouts_page
     from tpusim.report.terminal.answers.layouts import render_layouts
+    from tpusim.shapes.layout_choices import UsedLayouts
 
     if options.op:
-        found, used_by = layouts_in(options.shape, options.op, options.chip)
+        found = layouts_in(options.shape, options.op, options.chip)
     else:
         shape = options.shape if "[" in options.shape else f"{options.dtype}[{options.shape}]"
-        found, used_by = layouts(shape, options.chip or "v5e", used_by=options.used_by), options.used_by
+        found = UsedLayouts(layouts(shape, options.chip or "v5e", used_by=options.used_by), tuple(options.used_by))
     if options.json:
-        write_json(layouts_page(found))
+        write_json(layouts_page(found.choices))
     else:
-        render_layouts(found, console(), used_by)
+        render_layouts(found, console())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,6 +35,19 @@ class LayoutChoice(msgspec.Struct, frozen=True, kw_only=True):
     def wasted_share(self) -> float:
         """Share of its bytes that is padding."""
         return 1 - self.logical_bytes / self.physical_bytes if self.physical_bytes else 0.0
+
+
+class UsedLayouts(NamedTuple):
+    """The layouts of an array, the best first, and what uses it, by name or in words.
+
+    ``compiled_ps`` is what that takes with the present layout as tpusim compiles it, where the choices have what it
+    took in a run: other layouts are then in proportion. ``fixed_by`` is the custom call that leaves no choice.
+    """
+
+    choices: tuple[LayoutChoice, ...]
+    users: tuple[str, ...] = ()
+    compiled_ps: int = 0
+    fixed_by: str = ""
 
 
 def layout_choice(

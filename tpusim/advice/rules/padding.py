@@ -10,7 +10,9 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
+from tpusim.errors import TpusimError
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.pipeline.answers.layouts import least_padded_ps
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
 from tpusim.program.work import Work
@@ -19,6 +21,7 @@ from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
 _MOST_SIZES = 4
+_MOST_ARRAYS = 3
 
 
 class Size(NamedTuple):
@@ -58,20 +61,45 @@ def padding(case: Case) -> Iterator[Trial]:
         if shares[size] < LEAST_SHARE:
             return
         idle = max(map(found[size].idle, touched[size]))
+        hint = _hint(case, found[size], touched[size]) if size.size < size.tile else ""
         yield Trial(
             what=f"dimensions of {size.size} take the room of {size.stored}: up to {idle:.0%} of it is padding",
-            change=mended(size),
+            change=mended(size, hint),
             alternative=with_steps(case.program, partial(_full, wasted=found[size])),
             **case.places(touched[size]),
         )
 
 
-def mended(size: Size) -> str:
-    """Return the change that mends a size."""
+def mended(size: Size, hint: str = "or {}") -> str:
+    """Return the change that mends a size; the hint says what of putting another in its place."""
     below = size.size // size.tile * size.tile
     if below:
         return f"make them a multiple of {size.tile}: {below} costs what {size.size} should"
-    return f"put a larger dimension in their place (transpose), or join them with the next one: {size.tile} fit"
+    turned = hint.format("put a larger dimension in their place (transpose)")
+    return f"join them with the next one: {size.tile} fit; {turned}"
+
+
+def _hint(case: Case, wasted: _Wasted, kernels: list[Kernel]) -> str:
+    """Return whether to transpose the arrays of which most padding is moved: what their users then take."""
+    idle: dict[str, float] = defaultdict(float)
+    for stream in (stream for kernel in kernels for stream in kernel.streams if stream.operand in wasted.used):
+        idle[stream.operand] += stream.total_bytes * (1 - wasted.used[stream.operand])
+    times = {name: _turned(case, name) for name in sorted(idle, key=lambda name: -idle[name])[:_MOST_ARRAYS]}
+    here_ps, least_ps = map(sum, zip((0, 0), *times.values(), strict=True))
+    if not here_ps:
+        return "or {}"
+    verb = "or" if least_ps < (1 - LEAST_SHARE) * here_ps else "do not"
+    arrays = ", ".join(name for name, (here, _) in times.items() if here)
+    return f"{verb} {{}}: what uses {arrays} then takes {least_ps / here_ps:.2f} times as long"
+
+
+def _turned(case: Case, array: str) -> tuple[int, int]:
+    """Return what uses an array takes as it lies, and where it is padded least; nothing where that cannot be told."""
+    try:
+        return least_padded_ps(case.module, array, case.chip) if case.module else (0, 0)
+    except TpusimError:
+        # Nothing that can be compiled by itself uses it.
+        return 0, 0
 
 
 def _wasted(case: Case) -> dict[Size, _Wasted]:

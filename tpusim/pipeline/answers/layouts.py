@@ -15,12 +15,14 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Module, with_own_names
 from tpusim.pipeline.answers.device_orders import own_ps
-from tpusim.pipeline.answers.users import Users, stated_users, users_in
+from tpusim.pipeline.answers.users import Users, instruction_of, stated_users, users_in
 from tpusim.pipeline.chip_choice import choose_chip, provenance_of
+from tpusim.pipeline.result import Result
 from tpusim.pipeline.schedules import front_end_form
-from tpusim.pipeline.stages import load, lower
+from tpusim.pipeline.stages import load, lower, simulate
 from tpusim.pipeline.targets import target_of
-from tpusim.shapes.layout_choices import LayoutChoice, layout_choice, ranked
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.layout_choices import LayoutChoice, UsedLayouts, layout_choice, ranked
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import ArrayShape, Shape
 
@@ -45,11 +47,12 @@ def layouts(
         raise ConfigError(f"layouts: expected an array of at most {_MOST_RANK} dimensions, found {shape}")
     machine = load_chip(chip) if isinstance(chip, str) else chip
     usual = boundary_order(array, machine)
-    pairs = permutations(reversed(range(array.rank)), min(2, array.rank))
-    orders = [(*pair, *(d for d in reversed(range(array.rank)) if d not in pair)) for pair in pairs]
+    orders = _orders(array)
     here = array.layout.minor_to_major if array.layout else ()
     orders += [here] if here and here not in orders else []
     users = stated_users(array, used_by) if used_by and not isinstance(used_by, Users) else used_by
+    if isinstance(users, Users) and users.fixed:
+        orders = [users.fixed.order]
     choices = []
     for order in orders:
         users_ps = _users_ps(users, order, machine) if isinstance(users, Users) else None
@@ -58,24 +61,61 @@ def layouts(
     return ranked(choices)
 
 
-def layouts_in(
-    program: Module | str | Path, name: str, chip: Chip | str | None = None
-) -> tuple[tuple[LayoutChoice, ...], tuple[str, ...]]:
-    """Return the layouts of an array of a program, the best for what uses it there first, and the names of that.
+def layouts_in(program: Module | str | Path, name: str, chip: Chip | str | None = None) -> UsedLayouts:
+    """Return the layouts of an array of a program, the best for what uses it there first.
 
+    What uses it in a scheduled program takes with the present layout what it takes in a run, and with others more or
+    less in proportion to what it takes as tpusim compiles it. ``NAME#0`` is the first element of a tuple.
     Raises ConfigError where it is no array, or nothing that can stand alone uses it; see ``users_in``.
     """
     module = program if isinstance(program, Module) else load(program)
+    if module.is_scheduled:
+        users = users_in(module, name)
+        return _as_run(users, simulate(module, chip, allow_overflow=True))
     machine = choose_chip(module, provenance_of(module), chip=chip)
-    if not module.is_scheduled:
-        # What calls hand over is used where it is called.
-        own = with_own_names(front_end_form(module))
-        inlined = compile_module(own, target_of(machine), stop_after="inline")
-        module = inlined if name in inlined.homes else module
-    users = users_in(module, name)
+    # What calls hand over is used where it is called.
+    own = with_own_names(front_end_form(module))
+    inlined = compile_module(own, target_of(machine), stop_after="inline")
+    users = users_in(inlined if instruction_of(name) in inlined.homes else module, name)
     # Before any compiler a layout is a habit of printing, and says nothing.
-    array = users.array if module.is_scheduled else structs.replace(users.array, layout=None)
-    return layouts(array, machine, used_by=users), users.names
+    array = structs.replace(users.array, layout=None)
+    return UsedLayouts(layouts(array, machine, used_by=users), users.names, 0, users.fixed.by if users.fixed else "")
+
+
+def _as_run(users: Users, result: Result) -> UsedLayouts:
+    """Return the layouts of an array by what its users take in a run."""
+    choices = layouts(users.array, result.chip, used_by=users)
+    groups = [group for group in result.summary.ops if group.name in users.ops]
+    run_ps = sum(group.time_ps for group in groups)
+    # What a run never comes to has no time there.
+    here_ps = next((one.users_ps or 0 for one in choices if one.is_present), 0) if run_ps else 0
+    if here_ps:
+        times = [(one.users_ps or 0) * run_ps // here_ps for one in choices]
+        choices = tuple(structs.replace(one, users_ps=ps) for one, ps in zip(choices, times, strict=True))
+    # What is made in a loop is made in every trip.
+    runs = min((group.count // users.ops[group.name] for group in groups), default=0)
+    return UsedLayouts(choices, users.names, here_ps * max(1, runs), users.fixed.by if users.fixed else "")
+
+
+def least_padded_ps(module: Module, name: str, chip: Chip) -> tuple[int, int]:
+    """Return what the users of an array of a scheduled module take as it lies, and where it is padded least.
+
+    As tpusim compiles them; nothing where no other layout is padded less. Raises what ``layouts_in`` does.
+    """
+    users = users_in(module, name)
+    here = users.array.actual_layout.minor_to_major
+    orders = [here] if users.fixed else [here, *_orders(users.array)]
+    stored = {order: physical_bytes(laid_out(users.array, order, chip)) for order in orders}
+    least = [order for order in orders if stored[order] == min(stored.values())]
+    if here in least:
+        return 0, 0
+    return _users_ps(users, here, chip), min(_users_ps(users, order, chip) for order in least)
+
+
+def _orders(array: ArrayShape) -> list[tuple[int, ...]]:
+    """Return the orders of dimensions that differ in the two that vary fastest, which come first."""
+    pairs = permutations(reversed(range(array.rank)), min(2, array.rank))
+    return [(*pair, *(d for d in reversed(range(array.rank)) if d not in pair)) for pair in pairs]
 
 
 def _users_ps(users: Users, order: Sequence[int], chip: Chip) -> int:

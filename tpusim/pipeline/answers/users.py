@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import structs
@@ -27,10 +28,10 @@ from tpusim.ir.ops import (
 )
 from tpusim.pipeline.modules import Builder
 from tpusim.pipeline.schedules import front_end_form
-from tpusim.semantics.contexts import BodyContext, Context, EntryContext
+from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, EntryContext
 from tpusim.semantics.marks import with_mark
 from tpusim.semantics.trip_counts import count_trips, is_unchanged
-from tpusim.shapes.shape import ArrayShape, TupleShape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 _FREE, _USUAL = "auto", "default"
 
@@ -56,12 +57,24 @@ class Part(NamedTuple):
         return replace(self.module, attributes=with_mark(attributes, "out_layout_modes", ";".join(self.results)))
 
 
+class Fixed(NamedTuple):
+    """The order of dimensions, the fastest first, that a custom call leaves its operands and results."""
+
+    by: str
+    order: tuple[int, ...]
+
+
 class Users(NamedTuple):
-    """What uses an ``array``, by the computations in which it does, and the names of that."""
+    """What uses an ``array``, by the computations in which it does, and the names of that, how often it runs beside.
+
+    ``ops`` has by name how often it runs; ``fixed`` says what leaves the array one layout.
+    """
 
     array: ArrayShape
     parts: tuple[Part, ...]
     names: tuple[str, ...]
+    ops: Mapping[str, int] = MappingProxyType({})
+    fixed: Fixed | None = None
 
 
 class Use(NamedTuple):
@@ -181,30 +194,77 @@ def _transpose(array: Array, use: Use) -> Op:
 def users_in(module: Module, name: str) -> Users:
     """Return what uses an array of a module, through views and copies, and before any compiler what is element-wise.
 
-    That is what uses it where it is made, and in the loops that carry it, as often as these run; what a loop carries is
-    in one place for all its trips, of which one counts where nothing says how many there are. What other devices and
-    branches do with it is left out. Raises ConfigError if nothing of that name is an array, or nothing is left that
-    uses it.
+    That is what uses it where it is made, and in the loops, calls and branches that it is handed to, as often as these
+    run; what a loop carries is in one place for all its trips, of which one counts where nothing says how many there
+    are, and every branch counts as taken. ``NAME#0`` is the first element of a tuple. What other devices do with it is
+    left out. Raises ConfigError if nothing of that name is an array, or nothing is left that uses it.
     """
-    name = name.removeprefix("%")
-    home = module.homes.get(name)
-    shape = home[name].shape if home else None
-    if home is None or not isinstance(shape, ArrayShape):
-        known = [one.name for one in module.entry if isinstance(one.shape, ArrayShape)]
-        raise ConfigError(f"{module.name}: expected the name of an array, found {name!r}{did_you_mean(name, known)}")
-    parts, names = [], []
+    home, own = _arrays(module, name)
+    shape = home[own[0]].shape
+    assert isinstance(shape, ArrayShape)
+    parts, names, ops = [], [], dict[str, int]()
+    made_by = home[instruction_of(name)]
+    made_by = home[made_by.operands[0]] if made_by.opcode == "get-tuple-element" else made_by
+    fixed = Fixed(made_by.name, shape.actual_layout.minor_to_major) if _FIXED in made_by.attributes else None
     module = replace(module, computations=tuple(map(_without_barriers, module.computations)))
-    for place in _places(module, module[home.name], name):
+    for place in _places(module, module[home.name], own):
         used = list(_used(place, module.is_scheduled))
         uses = [one.name for one in used if not _hands_on(one, module.is_scheduled)]
+        fixed = fixed or _fixed(place, used, shape)
         if not all(_is_carried(one.opcode) for one in used):
+            uses = uses or [used[-1].name]
+            ops |= dict.fromkeys(uses, place.times)
             alone = front_end_form(_alone(module, place, used))
             results = len(alone.entry.root.operands) if isinstance(alone.entry.root.shape, TupleShape) else 1
             parts.append(Part(alone, (_FREE,) * results, place.times))
-            names += [f"{one} ({place.times:,} times)" if place.times > 1 else one for one in uses or [used[-1].name]]
+            names += [f"{one} ({place.times:,} times)" if place.times > 1 else one for one in uses]
     if not parts:
         raise ConfigError(f"{module.name}: expected an array that some kernel uses, found {name!r}")
-    return Users(shape, tuple(parts), tuple(names))
+    return Users(shape, tuple(parts), tuple(names), ops, fixed)
+
+
+_FIXED = "operand_layout_constraints"
+_MOST_NAMED = 8
+
+
+def instruction_of(name: str) -> str:
+    """Return the instruction that an array is of: ``fusion.1`` of ``%fusion.1``, and of its element ``fusion.1#0``."""
+    return name.removeprefix("%").partition("#")[0]
+
+
+def _arrays(module: Module, name: str) -> tuple[Computation, list[str]]:
+    """Return the computation of an array, or of an element of a tuple, and what it is called there."""
+    plain, number = instruction_of(name), name.partition("#")[2]
+    home = module.homes.get(plain)
+    if home is None or not (isinstance(home[plain].shape, TupleShape) or not number):
+        known = [one.name for one in module.entry if isinstance(one.shape, ArrayShape)]
+        raise ConfigError(f"{module.name}: expected the name of an array, found {name!r}{did_you_mean(name, known)}")
+    if isinstance(home[plain].shape, ArrayShape):
+        return home, [plain]
+    taken = [one for one, _ in home.users.get(plain, ()) if one.opcode == "get-tuple-element"]
+    taken.sort(key=lambda one: int(one.attributes["index"]))
+    parts = {f"{plain}#{one.attributes['index']}": one for one in taken if isinstance(one.shape, ArrayShape)}
+    if f"{plain}#{number}" not in parts:
+        listed = [f"{part} ({one.shape})" for part, one in parts.items()][:_MOST_NAMED]
+        hint = "one of its elements: " + ", ".join(listed) if parts else "another: nothing takes an element of it"
+        raise ConfigError(f"{module.name}: expected an array, found the tuple {name!r}; name {hint}")
+    return home, [one.name for one in taken if one.attributes["index"] == int(number)]
+
+
+def _fixed(place: _Place, used: Sequence[Instruction], array: ArrayShape) -> Fixed | None:
+    """Return how a custom call wants an array to lie that it takes as it is, or copied to another memory."""
+    same = {one.name for one in used if _is_carried(one.opcode) and _lies_as(one.shape, array)} | {*place.names}
+    for one in used:
+        for name, shape in zip(one.operands, one.attributes.get(_FIXED, ()), strict=False):
+            if name in same and isinstance(shape, ArrayShape):
+                return Fixed(one.name, shape.actual_layout.minor_to_major)
+    return None
+
+
+def _lies_as(shape: Shape, array: ArrayShape) -> bool:
+    if not isinstance(shape, ArrayShape) or shape.dimensions != array.dimensions:
+        return False
+    return shape.actual_layout.minor_to_major == array.actual_layout.minor_to_major
 
 
 def _without_barriers(computation: Computation) -> Computation:
@@ -233,12 +293,12 @@ class _Place(NamedTuple):
     times: int
 
 
-def _places(module: Module, home: Computation, name: str) -> list[_Place]:
-    """Return the computations in which an array is: its own, and the bodies of the loops that carry it."""
+def _places(module: Module, home: Computation, names: list[str]) -> list[_Place]:
+    """Return the computations in which an array is: its own, and those of loops, calls and branches that it enters."""
     first = EntryContext(module) if home is module.entry else Context(module, home, {})
-    found = [_Place(first, [name], 1)]
+    found = [_Place(first, names, 1)]
     for place in found:
-        found += _bodies(module, place)
+        found += _entered(module, place)
     return [one for place in found for one in _by_shape(place)]
 
 
@@ -249,8 +309,8 @@ def _by_shape(place: _Place) -> Iterator[_Place]:
         yield place._replace(names=[name for name in place.names if shapes[name] == shape])
 
 
-def _bodies(module: Module, place: _Place) -> Iterator[_Place]:
-    """Yield the bodies of loops that an array comes into, and enter the names under which it comes out of them."""
+def _entered(module: Module, place: _Place) -> Iterator[_Place]:
+    """Yield the computations that an array is handed to, and enter the names under which it comes out of loops."""
     computation = place.context.computation
     held: list[tuple[str, int | None]] = [(name, None) for name in place.names]
     for name, at in held:
@@ -268,6 +328,14 @@ def _bodies(module: Module, place: _Place) -> Iterator[_Place]:
                 yield body
                 if is_unchanged(body.context.computation, at):
                     held.append((user.name, at))
+            elif user.opcode == "call":
+                context = CallContext(place.context, user.attributes["to_apply"], user.operands)
+                yield _Place(context, _names_in(context, position, at), place.times)
+            elif user.opcode == "conditional" and position:
+                branches = user.called_computations
+                branch = branches[position - 1], position - 1, len(branches)
+                context = BranchContext(place.context, user, *branch)
+                yield _Place(context, _names_in(context, 0, at), place.times)
 
 
 def _body(module: Module, place: _Place, loop: Instruction, at: int) -> _Place:
@@ -275,8 +343,14 @@ def _body(module: Module, place: _Place, loop: Instruction, at: int) -> _Place:
     counted = count_trips(module, loop, place.context.known_of(loop.operands))
     trips = 1 if counted is None else counted.trips
     context = BodyContext(place.context, loop, trips)
-    parts = context.computation.users.get(context.computation.parameters[0].name, ())
-    return _Place(context, [part.name for part, _ in parts if part.attributes.get("index") == at], place.times * trips)
+    return _Place(context, _names_in(context, 0, at), place.times * trips)
+
+
+def _names_in(context: Context, position: int, at: int | None) -> list[str]:
+    """Return what a computation calls an array that is one of its parameters, or an element of one."""
+    parameter = context.computation.parameters[position].name
+    parts = context.computation.users.get(parameter, ())
+    return [parameter] if at is None else [part.name for part, _ in parts if part.attributes.get("index") == at]
 
 
 def _used(place: _Place, is_scheduled: bool) -> Iterator[Instruction]:
