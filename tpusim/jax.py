@@ -74,7 +74,7 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     first = devices_of(topology)[0]
     alone = jax.sharding.SingleDeviceSharding(first)
     shapes = jax.tree.map(lambda leaf: _described(leaf, alone), (arguments, keywords))
-    lowered, name = _lowered(function, *shapes, _chip_of(topology)), _name_of(function)
+    lowered, name = _lowered(function, _chip_of(topology), *shapes), _name_of(function)
     order = tuple(device.id for device in _mesh_devices(shapes))
     key = _key(lowered, order, topology)
 
@@ -124,7 +124,7 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     """
     chip = resolve_chip_name(chip)
     shapes = _jax().tree.map(_shape_of, (arguments, keywords))
-    lowered = _lowered(function, *shapes, chip)
+    lowered = _lowered(function, chip, *shapes)
     text = partitioned_text(lowered.compiler_ir("stablehlo"))
     whole = text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), _name_of(function))
     module, ids = _module(function, chip, whole), [device.id for device in _mesh_devices(shapes)]
@@ -135,7 +135,7 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     return replace(module, attributes=marked_with_order(module.attributes, order))
 
 
-def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any], chip: str) -> Any:
+def _lowered(function: Callable[..., Any], chip: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """Return a function as JAX lowers it for a TPU, which need not be there."""
     jax = _jax()
     jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
