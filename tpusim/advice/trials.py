@@ -23,7 +23,7 @@ from tpusim.timeline.records import CORE
 class Trial(NamedTuple):
     """A change that may help: ``alternative`` is the changed program, or the changed module before any compiler.
 
-    One that ``is_bound`` is no program that can be made: a change saves less than it.
+    One that ``is_bound`` is no program that can be made: with the same operations a change saves less than it.
     """
 
     what: str

@@ -41,15 +41,16 @@ def block_sizes(case: Case) -> Iterator[Trial]:
 
 
 def _never_waiting(case: Case, kernel: Kernel) -> Iterator[Trial]:
-    """Propose to look for other blocks, where none can be told, and what waits is most of a kernel's time.
+    """Propose to look for other blocks where none can be told, if a kernel mostly waits.
 
-    Steps that compute without waiting for anything are as far as that may go.
+    The same operations take no less than all of them at once, each unit busy with its own.
     """
     record = next(one for one in case.result.timeline.records if one.name == kernel.name)
     if record.bound_by in (DEPENDENT, "latency"):
         share = record.parts[record.bound_by] / record.duration_ps
-        busy = TileClass(kernel.tiles, runs=(1.0,))
-        better = structs.replace(kernel, parts=(TilePart((kernel.work,)),), classes=(busy,))
+        whole = TilePart((kernel.work * (kernel.tiles / kernel.cores),))
+        busy = {"tiles": 1, "loops": (), "streams": (), "parts": (whole,), "classes": (TileClass(1, runs=(1.0,)),)}
+        better = structs.replace(kernel, **busy)
         yield Trial(
             what=f"{kernel.tiles:,} steps, held up by {record.bound_by} for {share:.0%} of their time; other blocks"
             " were not tried, since its grid and index maps do not say what they would be with them",

@@ -8,7 +8,7 @@ import msgspec
 
 Basis = Literal["steps", "compiled", "memory", "bound"]
 """How a saving was found: the program's steps were changed and run; the module was changed, and both forms of it
-compiled by tpusim and run; nothing but memory changes; it is a bound, from steps that no program has.
+compiled by tpusim and run; nothing but memory changes; it is a bound for the same operations, which no program reaches.
 """
 
 
