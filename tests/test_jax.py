@@ -35,6 +35,19 @@ def scaled(tree, *, by, name="sum"):
     return by * (x + y if name == "sum" else x * y)
 
 
+def halved(x):
+    """Return each block of eight rows twice, doubled: a kernel whose index map divides the step by two."""
+    pallas = pytest.importorskip("jax.experimental.pallas")
+
+    def kernel(block, out):
+        out[...] = block[...] * 2
+
+    own = pallas.BlockSpec((8, 128), lambda step: (step, 0))
+    shared = pallas.BlockSpec((8, 128), lambda step: (step // 2, 0))
+    shape = jax.ShapeDtypeStruct((2 * x.shape[0], 128), x.dtype)
+    return pallas.pallas_call(kernel, grid=(x.shape[0] // 4,), in_specs=[shared], out_specs=own, out_shape=shape)(x)
+
+
 VALUES = {"x": np.arange(6, dtype="f4").reshape(2, 3), "y": np.ones((2, 3), "f4")}
 
 
@@ -75,6 +88,24 @@ def test_a_kernel_of_pallas_is_lowered_for_a_tpu():
     shape = jax.ShapeDtypeStruct((8, 128), "float32")
     root = lower_for(pallas.pallas_call(kernel, out_shape=shape), shape).entry.root
     assert root.attributes["custom_call_target"] == "tpu_custom_call"
+
+
+@pytest.mark.parametrize("chip", ["v4-megacore", "v5e", "v7x"])
+def test_an_index_map_may_round_down(chip):
+    """As heads that share keys do: for ``//`` JAX asks which TPU there is. Half of the blocks are fetched."""
+    module = lower_for(halved, jax.ShapeDtypeStruct((32, 128), "float32"), chip=chip)
+    (kernel,) = simulate(module).program.every_step
+    assert [stream.fetches for stream in kernel.streams] == [4, 8]
+
+
+def test_a_kernel_that_asks_which_tpu_it_is_on_is_told_of_in_one_line():
+    """On a mesh of CPUs JAX has no answer to give."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:1]), ("x",))
+    spec = jax.sharding.PartitionSpec("x")
+    inside = jax.shard_map(halved, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    sharding = jax.sharding.NamedSharding(mesh, spec)
+    with pytest.raises(ConfigError, match=r"halved: a kernel asks .* write jax\.lax\.div"):
+        lower_for(inside, jax.ShapeDtypeStruct((32, 128), "float32", sharding=sharding))
 
 
 def test_constants_of_a_function_are_kept():

@@ -19,7 +19,7 @@ from tpusim.errors import ConfigError
 from tpusim.frontends.kept import kept_text
 from tpusim.frontends.partition import partitioned_text
 from tpusim.frontends.xla import module_text
-from tpusim.hardware.load import resolve_chip_name
+from tpusim.hardware.load import load_chip, resolve_chip_name
 from tpusim.hardware.pod import parse_topology
 from tpusim.pipeline.answers.tuning import ranked
 from tpusim.report.terminal.progress import elapsed
@@ -54,6 +54,8 @@ _NO_TPU_HERE = {
 }
 # One device: there is no order of several.
 _ALONE = re.compile(r"mhlo\.num_partitions = 1 : i32, mhlo\.num_replicas = 1 : i32")
+# What JAX says where Pallas asks which TPU there is, and finds the CPU.
+_NO_KIND = "Unsupported TPU device kind: cpu"
 
 
 def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "v5e", **keywords: Any) -> Module:
@@ -72,7 +74,7 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     first = devices_of(topology)[0]
     alone = jax.sharding.SingleDeviceSharding(first)
     shapes = jax.tree.map(lambda leaf: _described(leaf, alone), (arguments, keywords))
-    lowered, name = _lowered(function, *shapes), _name_of(function)
+    lowered, name = _lowered(function, _chip_of(topology), *shapes), _name_of(function)
     order = tuple(device.id for device in _mesh_devices(shapes))
     key = _key(lowered, order, topology)
 
@@ -123,7 +125,7 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     """
     chip = resolve_chip_name(chip)
     shapes = _jax().tree.map(_shape_of, (arguments, keywords))
-    lowered = _lowered(function, *shapes)
+    lowered = _lowered(function, chip, *shapes)
     text = partitioned_text(lowered.compiler_ir("stablehlo"))
     whole = text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), _name_of(function))
     module, ids = _module(function, chip, whole), [device.id for device in _mesh_devices(shapes)]
@@ -134,10 +136,35 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     return replace(module, attributes=marked_with_order(module.attributes, order))
 
 
-def _lowered(function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def _lowered(function: Callable[..., Any], chip: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """Return a function as JAX lowers it for a TPU, which need not be there."""
-    jitted: Any = function if hasattr(function, "trace") else _jax().jit(function)
-    return jitted.trace(*arguments, **keywords).lower(lowering_platforms=("tpu",))
+    jax = _jax()
+    jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
+    try:
+        return jitted.trace(*arguments, **keywords).lower(lowering_platforms=("tpu",))
+    except ValueError as error:
+        if _NO_KIND not in str(error):
+            raise
+    # Some operations of Pallas, as // of a program id, ask which TPU there is. Entered for these alone: with a mesh
+    # around them JAX may lower others differently.
+    try:
+        with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((), (), abstract_device=_device_of(chip))):
+            return jitted.trace(*arguments, **keywords).lower(lowering_platforms=("tpu",))
+    except ValueError as error:
+        if _NO_KIND not in str(error):
+            raise
+        hint = "write jax.lax.div(a, b) for a // b in kernels and index maps, or take compile_for with devices_of"
+        raise ConfigError(
+            f"{_name_of(function)}: a kernel asks which TPU it is on, and its mesh has CPUs: {hint}"
+        ) from error
+
+
+def _device_of(chip: str) -> Any:
+    """Return a device of a chip that need not be there, under the name that JAX has for its kind."""
+    kind = "TPU " + chip.partition("-")[0]
+    return _jax().sharding.AbstractDevice(
+        device_kind=kind.replace(" v7x", "7x"), num_cores=load_chip(chip).cores_per_device, platform="tpu"
+    )
 
 
 def _mesh_devices(shapes: Any) -> tuple[Any, ...]:

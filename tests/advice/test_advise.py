@@ -17,7 +17,7 @@ from tpusim.pipeline.answers.layouts import layouts_in
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, HostTransfer, Kernel, Loop
-from tpusim.program.work import Matmul, Stream, Work
+from tpusim.program.work import Matmul, Stream, TileClass, TilePart, Work
 from tpusim.report.terminal.answers.advice import render_advice
 
 TRACES = ROOT / "traces"
@@ -142,6 +142,20 @@ def test_small_blocks_are_found_first():
     first = advise(ROOT / "tests/data/pallas/matmul_1024_b128.v5e.hlo.txt.gz").findings[0]
     assert first.rule == "block sizes"
     assert first.share == pytest.approx(0.9, abs=0.05)
+
+
+@pytest.mark.parametrize(("depth", "is_found"), [(300, True), (50, False)])
+def test_steps_that_wait_have_a_bound_where_no_other_blocks_can_be_told(depth, is_found):
+    """A thousand steps with 100 cycles of work each: that is left, where most of their time is waiting."""
+    work = Work(ops={"vector": 100.0 * CHIP.vpu.alu_slots})
+    parts, classes = (TilePart((work,), depth_cycles=depth),), (TileClass(1000, runs=(1.0,)),)
+    body = {"parts": parts, "classes": classes, "basis": "body"}
+    kernel = Kernel(name="k", opcode="custom-call", tiles=1000, work=work, **body)
+    found = advise(Program(name="p", chip="v5e", steps=(kernel,)))
+    assert [one.basis for one in found.findings] == ["bound"] * is_found
+    idle_ps = (1000 * depth + 999 * CHIP.fixed.tile_cycles) / CHIP.clock_hz * 1e12
+    assert all(one.saved_ps == pytest.approx(idle_ps, abs=2) for one in found.findings)
+    assert ("saves at most" in str(found)) == ("tpusim.jax.tune" in str(found)) == is_found
 
 
 def test_a_copy_is_read_where_it_lies():

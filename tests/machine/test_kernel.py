@@ -10,7 +10,8 @@ from tpusim.hardware.load import load_chip, override_chip
 from tpusim.machine.run import simulate_pod, simulate_program
 from tpusim.program.module import Program
 from tpusim.program.steps import Copy, Kernel, Wait
-from tpusim.program.work import Stream, Work
+from tpusim.program.work import Stream, TileClass, TilePart, Work
+from tpusim.timeline.records import DEPENDENT
 from tpusim.units import PS_PER_SECOND, seconds_to_ps
 
 CHIP = load_chip("v5e")
@@ -75,6 +76,18 @@ def test_work_hides_all_but_the_first_and_the_last_block():
     expected_ps = FIXED_PS + 2 * LATENCY_PS + read_ps(1) + write_ps(1) + tiles_ps(10, 1e5)
     assert done.total_ps == pytest.approx(expected_ps + between_ps(10, 10, 10), abs=3)
     assert done.records[0].bound_by == "vector"
+
+
+@pytest.mark.parametrize(("depth", "bound"), [(90, "vector"), (110, DEPENDENT)])
+def test_a_body_is_bound_by_what_holds_it_up_most(depth, bound):
+    """Ten tiles of 100 cycles of the vector unit, each behind operations that wait for each other."""
+    work = Work(ops={"vector": 100.0 * CHIP.vpu.alu_slots})
+    parts, classes = (TilePart((work,), depth_cycles=depth),), (TileClass(10, runs=(1.0,)),)
+    (record,) = run(Kernel(name="k", opcode="custom-call", tiles=10, work=work, parts=parts, classes=classes)).records
+    assert record.bound_by == bound
+    assert record.parts["vector"] == pytest.approx(tiles_ps(10, 100), abs=1)
+    assert record.parts[DEPENDENT] == pytest.approx(tiles_ps(10, depth), abs=1)
+    assert sum(record.parts.values()) == record.duration_ps
 
 
 def test_a_block_that_stays_is_fetched_before_all_tiles():

@@ -9,8 +9,9 @@ from tests.lowering.pallas.bodies import PROGRAMS
 from tpusim.analysis.explained.body import BLOCKS
 from tpusim.cost.classes import CHAIN
 from tpusim.pipeline.answers.blocks import larger_blocks
-from tpusim.pipeline.answers.explain import explain
+from tpusim.pipeline.answers.explain import explain, explain_op
 from tpusim.pipeline.stages import simulate
+from tpusim.timeline.records import DEPENDENT
 
 pytest.importorskip("jaxlib")
 
@@ -62,6 +63,24 @@ def test_what_a_step_waits_for_is_named(name, op, hold):
     """Small blocks of attention wait for results on their way, large ones of a product for the arrays."""
     first = body_of(name, op).kinds[0]
     assert max(first.held_cycles, key=lambda name: first.held_cycles[name]) == hold
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "bound"),
+    [
+        ("capped_2048_b128.v5e", "capped.1", DEPENDENT),
+        ("capped_2048_b512.v5e", "capped.1", "vector"),
+        ("matmul_4096_b512.v5e", MATMUL, "matrix"),
+    ],
+)
+def test_a_run_says_that_what_holds_most_steps_up_bounds_the_kernel(name, op, bound):
+    """It is what the page about the kernel begins with."""
+    result = simulate(PROGRAMS / f"{name}.hlo.txt.gz")
+    assert next(group.bound_by for group in result.summary.ops if group.name == op) == bound
+    held = dict.fromkeys((CHAIN, "vector", "matrix"), 0.0)
+    for kind in explain_op(result, op).body.kinds:
+        held |= {unit: held[unit] + kind.steps * kind.held_cycles.get(unit, 0.0) for unit in held}
+    assert max(held, key=lambda unit: held[unit]) == (CHAIN if bound == DEPENDENT else bound)
 
 
 def test_blocks_that_come_too_slowly_are_waited_for():

@@ -6,8 +6,11 @@ import pytest
 
 import tpusim
 from tests.house.source_tree import ROOT
+from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.errors import ConfigError
 from tpusim.pipeline.answers.tuning import ranked
+from tpusim.source import SourceText
+from tpusim.text import parse_module
 
 SMALL, LARGE = (ROOT / f"traces/pallas/matmul_4096_b{b}.v5e.hlo.txt.gz" for b in ("128x128x128", "512x1024x1024"))
 
@@ -25,6 +28,19 @@ def test_the_fastest_is_first(ranking):
     assert [each.what for each in ranking.candidates[:2]] == [512, 128]
     assert ranking.best.what == 512
     assert ranking.candidates[1].time_us / ranking.candidates[0].time_us == pytest.approx(11.77 / 0.89, rel=0.35)
+
+
+def test_what_only_one_candidate_computes_is_no_use():
+    """A product once, and squared: of peak is over the operations of the first one, and ranks as time does."""
+    x = "x = bf16[1024,1024]{1,0} parameter(0)"
+    dot = "= bf16[1024,1024]{1,0} dot(%s, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    once, twice = f"ROOT a {dot % 'x'}", f"a {dot % 'x'}\n ROOT b {dot % 'a'}"
+    modules = {n: parse_module(SourceText("m", f"HloModule m\nENTRY e {{\n {x}\n {n}\n}}")) for n in (once, twice)}
+    first, second = tpusim.rank(modules, "v5e").candidates
+    flops = 2 * 1024**3 / peak_flops_per_second(tpusim.load_chip("v5e"), "bf16")
+    assert first.flops_utilisation == pytest.approx(flops / first.time_us * 1e6)
+    assert second.flops_utilisation == pytest.approx(flops / second.time_us * 1e6)
+    assert first.what == once
 
 
 def test_what_fails_stands_last_and_says_why(ranking):

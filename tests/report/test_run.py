@@ -12,6 +12,8 @@ from tests.analysis.test_analysis import CHIP, TIMELINE
 from tpusim.analysis.summary import summarise
 from tpusim.hardware.load import load_chip
 from tpusim.program.module import Estimate, Program
+from tpusim.program.steps import Kernel
+from tpusim.program.work import Floor
 from tpusim.report.json.page import plain
 from tpusim.report.json.run import run_page
 from tpusim.report.terminal.run import render_run
@@ -57,6 +59,16 @@ def test_the_head_line_says_the_operating_point():
     render_run(summarise(PROGRAM, boosted, TIMELINE), (), "op", console)
     assert boosted.operating_point in console.file.getvalue().splitlines()[0]
     assert "operating point" not in rendered()
+
+
+@pytest.mark.parametrize(("stated", "is_noted"), [(0.0, True), (1e9, False)])
+def test_masked_work_is_told_of_where_it_counts(stated, is_noted):
+    """As it does in a kernel by hand, unless that states what it is for."""
+    kernel = Kernel(name="k", opcode="custom-call", basis="body", product_flops=1e9, floor=Floor(flops=stated))
+    summary = summarise(structs.replace(PROGRAM, steps=(kernel,)), CHIP, TIMELINE)
+    console = Console(file=io.StringIO(), width=160)
+    render_run(summary, (), "op", console)
+    assert ("kernels by hand that state no cost: 1" in console.file.getvalue()) == is_noted
 
 
 def test_report_lists_estimates_and_warnings():

@@ -21,7 +21,10 @@ from tpusim.timeline.records import CORE
 
 
 class Trial(NamedTuple):
-    """A change that may help: ``alternative`` is the changed program, or the changed module before any compiler."""
+    """A change that may help: ``alternative`` is the changed program, or the changed module before any compiler.
+
+    One that ``is_bound`` is no program that can be made: with the same operations a change saves less than it.
+    """
 
     what: str
     change: str
@@ -29,6 +32,7 @@ class Trial(NamedTuple):
     source: str
     alternative: Program | Module | None
     saved_bytes: int = 0
+    is_bound: bool = False
 
 
 LEAST_SHARE = 0.01
@@ -142,7 +146,7 @@ class Case:
         before_ps = after_ps = self.total_ps
         try:
             if isinstance(alternative, Program):
-                after_ps, basis = self.run_ps(alternative), "steps"
+                after_ps, basis = self.run_ps(alternative), "bound" if trial.is_bound else "steps"
             elif alternative is not None:
                 before_ps, after_ps, basis = self.compiled_ps, self.run_ps(alternative), "compiled"
         except TpusimError:

@@ -17,6 +17,7 @@ from tpusim.hardware.load import changed_figures, is_as_shipped
 from tpusim.hardware.units import HBM, VMEM
 from tpusim.program.module import Estimate, Program
 from tpusim.program.provenance import Provenance
+from tpusim.program.steps import AnyStep, Kernel
 from tpusim.timeline.records import Timeline
 from tpusim.units import PS_PER_SECOND, ps_to_us
 
@@ -33,7 +34,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     The capacities are what a program may have of a memory. ``flops_utilisation`` is of all operations (HFU),
     ``model_flops_utilisation`` of those that compute nothing again (MFU), both of the bf16 peak.
     ``changed`` are the figures of a shipped chip that were replaced, by key.
-    ``by_hand`` counts the kernels that were written elsewhere, by what their times are made of.
+    ``by_hand`` counts the kernels that were written elsewhere, by what their times are made of; ``unstated`` those of
+    them that do not say how many operations they are for: all that they compute is in both utilisations, masked or not.
     """
 
     program: str
@@ -67,6 +69,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     devices_run: int = 1
     schedule: str = "given"
     changed: dict[str, Any] = {}
+    unstated: int = 0
 
     @property
     def time_us(self) -> float:
@@ -121,4 +124,9 @@ def summarise(
         devices_run=devices_run,
         schedule=schedule,
         changed=changed_figures(chip),
+        unstated=sum(_is_unstated(step) for step in program.every_step),
     )
+
+
+def _is_unstated(step: AnyStep) -> bool:
+    return isinstance(step, Kernel) and step.basis == "body" and step.product_flops > 0 and not step.floor.flops

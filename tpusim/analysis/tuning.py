@@ -10,7 +10,9 @@ import msgspec
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """One way: ``what`` tells it from the others. Without a time, ``fault`` says why it has none.
 
-    ``bound_by`` is what bounds its longest op, ``flops_utilisation`` its operations a second over the chip's peak.
+    ``bound_by`` is what bounds its longest op. ``flops_utilisation`` is the operations of the candidate that has the
+    fewest, a second, over the chip's peak: what others do beside them, as in blocks that a mask leaves less of, is no
+    use.
     """
 
     what: Any

@@ -64,6 +64,15 @@ def held_cycles(kernel: Kernel, tiles: TileClass, chip: Chip) -> dict[str, float
     return dict(held)
 
 
+def body_cycles(kernel: Kernel, chip: Chip) -> dict[str, float]:
+    """Return the same of all tiles of a kernel together, what takes any: what bounds it, and by how much."""
+    total: dict[str, float] = defaultdict(float)
+    for tiles in kernel.classes:
+        for name, cycles in held_cycles(kernel, tiles, chip).items():
+            total[name] += tiles.tiles * cycles
+    return {name: cycles for name, cycles in total.items() if cycles > 0}
+
+
 def line_cycles(code: Sequence[CodeLine], chip: Chip) -> list[dict[str, float]]:
     """Return the same of lines of code, each for one run of its part: their sums are the part's."""
     works: dict[tuple[int, int], list[Work]] = defaultdict(list)

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tpusim.cost.classes import busiest, class_cycles, unit_cycles
+from tpusim.cost.classes import body_cycles, busiest, class_cycles, unit_cycles
 from tpusim.cost.dma import Traffic, link_of, memory_rates, rows_opened, traffic_of
 from tpusim.cost.models.buffers import buffers_of
 from tpusim.hardware.chip import Chip
@@ -29,8 +29,8 @@ class KernelTime(msgspec.Struct, frozen=True):
 
     ``between_ps`` is what nothing overlaps of all tiles together, ``compute_ps`` their computation, ``moving_ps`` the
     traffic beside it, on the memory that takes longest. ``rounds_ps`` is the least that they take because only so many
-    blocks can be on their way at once, ``bursts_ps`` because these do not come evenly. ``slowest`` is the unit or the
-    memory that the longer of computation and traffic is of.
+    blocks can be on their way at once, ``bursts_ps`` because these do not come evenly. ``held`` weighs what the longer
+    of computation and traffic is of: one unit or memory, or what holds up the tiles of a body, ``CHAIN`` among it.
     """
 
     fixed_ps: int
@@ -41,8 +41,13 @@ class KernelTime(msgspec.Struct, frozen=True):
     bursts_ps: int
     unit_ps: dict[str, int]
     traffic: tuple[Traffic, ...]
-    slowest: str
+    held: dict[str, float]
     activity: dict[str, float]
+
+    @property
+    def slowest(self) -> str:
+        """What most of the longer of computation and traffic is of."""
+        return max(self.held, key=lambda name: self.held[name])
 
     @property
     def least_ps(self) -> int:
@@ -56,11 +61,12 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
         return _scalar_time(kernel, chip)
     cycles = unit_cycles(kernel.work, chip)
     longest = stage_cycles(kernel, chip) if kernel.stages else [max(cycles.items(), key=lambda item: item[1])]
-    slowest = max(longest, key=lambda stage: stage[1])[0]
+    held = {max(longest, key=lambda stage: stage[1])[0]: 1.0}
     tile_cycles = max(sum(stage for _, stage in longest), registers_cycles(kernel, chip))
     # Nothing of the last turn is overlapped; behind a product it is what its results take to come out.
     tile_cycles += kernel.vector_loop.depth_cycles if not cycles[MATRIX] else 0.0
     if kernel.classes:
+        held = body_cycles(kernel, chip) or held
         tile_cycles = sum(c.tiles * class_cycles(kernel, c, chip) for c in kernel.classes) / kernel.tiles
     # A core that holds fewer tiles than its fellow still waits for it, so the longer half decides.
     tiles = -(-kernel.tiles // kernel.cores)
@@ -69,7 +75,7 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
     moving = {t.space: seconds_to_ps(t.steady_bytes / rates[t.space]) for t in traffic}
     moving_ps = max(moving.values(), default=0)
     if moving_ps > compute_ps:
-        slowest = max(moving, key=lambda space: moving[space])
+        held = {max(moving, key=lambda space: moving[space]): 1.0}
     pace = buffers_of(chip).pace(kernel, moving, compute_ps, chip)
     return KernelTime(
         fixed_ps=seconds_to_ps(chip.fixed.kernel_seconds),
@@ -80,7 +86,7 @@ def kernel_time(kernel: Kernel, chip: Chip) -> KernelTime:
         bursts_ps=pace.bursts_ps,
         unit_ps={unit: cycles_to_ps(kernel.tiles * c / kernel.cores, chip.clock_hz) for unit, c in cycles.items() if c},
         traffic=traffic,
-        slowest=slowest,
+        held=held,
         activity=kernel_activity(kernel, chip),
     )
 
@@ -155,7 +161,9 @@ def _scalar_time(kernel: Kernel, chip: Chip) -> KernelTime:
     busy_ps = cycles_to_ps(chip.fixed.scalar_op_cycles * max(1.0, kernel.work.ops.get(SCALAR, 0.0)), chip.clock_hz)
     # A single element takes the way of a transfer and none of its bandwidth.
     latency_ps = seconds_to_ps(chip.dma.fixed_latency_seconds) if kernel.streams else 0
-    return KernelTime(latency_ps, 0, busy_ps, 0, 0, 0, {SCALAR: busy_ps}, (), SCALAR, kernel_activity(kernel, chip))
+    return KernelTime(
+        latency_ps, 0, busy_ps, 0, 0, 0, {SCALAR: busy_ps}, (), {SCALAR: 1.0}, kernel_activity(kernel, chip)
+    )
 
 
 def kernel_activity(kernel: Kernel, chip: Chip) -> dict[str, float]:

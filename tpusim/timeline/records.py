@@ -25,6 +25,9 @@ LATE = f"{WAITING_FOR}devices"
 ICI_LATENCY = f"{UNITS[ICI].bound} latency"
 """What bounds communication that mostly waits for the first byte to arrive."""
 
+DEPENDENT = "dependent operations"
+"""What bounds a hand-written kernel whose operations mostly wait for each other."""
+
 
 class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     """One execution of one step on one row of the time line.

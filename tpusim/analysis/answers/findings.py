@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
-Basis = Literal["steps", "compiled", "memory"]
+Basis = Literal["steps", "compiled", "memory", "bound"]
 """How a saving was found: the program's steps were changed and run; the module was changed, and both forms of it
-compiled by tpusim and run; nothing but memory changes.
+compiled by tpusim and run; nothing but memory changes; it is a bound for the same operations, which no program reaches.
 """
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import simpy
 
+from tpusim.cost.classes import CHAIN
 from tpusim.cost.tile import KernelTime
 from tpusim.hardware.units import UNITS
 from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.device import HOST_LINKS
 from tpusim.machine.fluid import all_of
 from tpusim.program.steps import Kernel
+from tpusim.timeline.records import DEPENDENT
 
 ROUNDING_PS = 1000
 """A nanosecond: below it, whether traffic or tiles end last is chance."""
@@ -82,7 +84,7 @@ def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
         limit = traffic.steady_bytes / least_ps if least_ps else inf
         flows.append(core.device.memories[traffic.space].transfer(traffic.steady_bytes, limit))
     yield core.env.timeout(least_ps)
-    last = time.slowest
+    held = time.held
     # Blocks that wait for a free buffer are waits for a memory's answer, whatever the tiles do meanwhile.
     waiting_ps = max(0, time.rounds_ps - max(time.compute_ps, time.moving_ps, time.bursts_ps))
     parts["latency"] += waiting_ps
@@ -92,6 +94,11 @@ def _compute(core: Core, time: KernelTime, parts: dict[str, int]) -> Activity:
             yield flow
         # A flow held back to the tiles' own speed ends a rounding error after them.
         if core.now_ps > before_ps + ROUNDING_PS:
-            last = traffic.space
-    bound = UNITS[last].bound
-    parts[bound] = parts.get(bound, 0) + core.now_ps - start_ps - waiting_ps
+            held = {traffic.space: 1.0}
+    rest_ps, done_ps, done, whole = core.now_ps - start_ps - waiting_ps, 0, 0.0, sum(held.values())
+    for name, weight in held.items():
+        done += weight
+        part_ps = round(rest_ps * done / whole) - done_ps
+        bound = DEPENDENT if name == CHAIN else UNITS[name].bound
+        parts[bound] = parts.get(bound, 0) + part_ps
+        done_ps += part_ps

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tpusim.analysis.summary import Summary
 from tpusim.analysis.tuning import Candidate
 from tpusim.errors import TpusimError
 from tpusim.hardware.chip import Chip
@@ -27,28 +28,36 @@ def rank(programs: Mapping[Any, Module | str | Path], chip: Chip | str | None = 
 
 def ranked(candidates: Candidates, chip: Chip | str | None = None) -> RankedPrograms:
     """Return candidates ranked by their simulated times, those without a time last."""
-    found = [_candidate(what, program, chip) for what, program in candidates]
+    runs = [(what, _run(program, chip)) for what, program in candidates]
+    flops = [run.utilisation.model_flops for _, run in runs if isinstance(run, Summary)]
+    least = min((count for count in flops if count), default=0.0)
+    found = [_candidate(what, run, least) for what, run in runs]
     found.sort(key=lambda each: (each.time_us is None, each.time_us or 0.0))
     return RankedPrograms(
         chip=", ".join(dict.fromkeys(each.chip for each in found if each.chip)), candidates=tuple(found)
     )
 
 
-def _candidate(what: Any, program: Module | str | Path | Exception, chip: Chip | str | None) -> Candidate:
+def _run(program: Module | str | Path | Exception, chip: Chip | str | None) -> Summary | Exception:
     if isinstance(program, Exception):
-        return Candidate(what=what, fault=_first_line(program))
+        return program
     try:
-        result = simulate(program, chip)
+        return simulate(program, chip).summary
     except TpusimError as error:
-        return Candidate(what=what, fault=_first_line(error))
-    summary = result.summary
+        return error
+
+
+def _candidate(what: Any, run: Summary | Exception, least_flops: float) -> Candidate:
+    if isinstance(run, Exception):
+        return Candidate(what=what, fault=_first_line(run))
+    own_flops = run.utilisation.model_flops
     return Candidate(
         what=what,
-        chip=result.chip.name,
-        time_us=result.time_us,
-        bound_by=summary.ops[0].bound_by if summary.ops else "",
-        flops_utilisation=summary.flops_utilisation,
-        hbm_bytes=summary.utilisation.hbm_bytes,
+        chip=run.chip,
+        time_us=run.time_us,
+        bound_by=run.ops[0].bound_by if run.ops else "",
+        flops_utilisation=run.model_flops_utilisation * least_flops / own_flops if own_flops else 0.0,
+        hbm_bytes=run.utilisation.hbm_bytes,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from matplotlib.patches import Patch
 
 from tpusim.hardware.units import HOST, ICI, UNITS
-from tpusim.timeline.records import ICI_LATENCY
+from tpusim.timeline.records import DEPENDENT, ICI_LATENCY
 
 ORANGE, BLUE, VERMILION = "#E69F00", "#0072B2", "#D55E00"
 GREY, PALE, INK = "#9A9A9A", "#E4E4E4", "#303030"
@@ -52,6 +52,7 @@ _OTHER_KINDS: Final[dict[str, Look]] = {
 }
 _ALIASES: Final = {
     ICI_LATENCY: UNITS[ICI].bound,
+    DEPENDENT: "latency",
     "infeed starved": UNITS[HOST].bound,
     "outfeed full": UNITS[HOST].bound,
 }

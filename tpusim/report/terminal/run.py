@@ -106,9 +106,11 @@ def _print_head(summary: Summary, console: Printer) -> None:
 
 
 def _hfu_text(summary: Summary) -> str:
-    """Return the utilisation of the hardware, where it does more than it is asked for."""
+    """Return the utilisation of the hardware, where it does more than it is asked for, and whether that is all."""
     is_alike = summary.flops_utilisation == summary.model_flops_utilisation
-    return "" if is_alike else f", HFU {summary.flops_utilisation:.1%} with what is computed again or not asked for"
+    hfu = "" if is_alike else f", HFU {summary.flops_utilisation:.1%} with what is computed again or not asked for"
+    masked = f" (kernels by hand that state no cost: {summary.unstated}; what these mask counts as asked for)"
+    return hfu + (masked if summary.unstated else "")
 
 
 def _times(summary: Summary) -> list[str]:

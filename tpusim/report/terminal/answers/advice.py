@@ -9,6 +9,7 @@ _BASES = {
     "steps": "the program with these steps changed, run",
     "compiled": "both forms compiled by tpusim, and run",
     "memory": "the memory of both forms",
+    "bound": "a bound, from the same operations in units that never wait, run",
 }
 
 
@@ -41,7 +42,8 @@ def _saving(finding: Finding) -> str:
     """Return what a finding saves, time before memory."""
     texts = []
     if finding.saved_ps:
-        texts.append(f"saves {finding.share:.1%} of the time ({time_text(finding.saved_ps)})")
+        most, same = ("at most ", " with the same operations") if finding.basis == "bound" else ("", "")
+        texts.append(f"saves {most}{finding.share:.1%} of the time ({time_text(finding.saved_ps)}){same}")
     if finding.saved_bytes:
         verb = "saves" if finding.saved_bytes > 0 else "takes"
         texts.append(f"{verb} {size_text(abs(finding.saved_bytes))} of HBM")

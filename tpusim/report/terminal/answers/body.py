@@ -10,6 +10,7 @@ from tpusim.analysis.explanation import Explanation
 from tpusim.cost.classes import CHAIN
 from tpusim.hardware.units import MATRIX, SCALAR, UNITS
 from tpusim.report.tables import Printer, Table, escape, plain_table, size_text, some_text, time_text, times_text
+from tpusim.timeline.records import DEPENDENT
 
 _SHOWN_KINDS = 8
 _SHOWN_LINES = 10
@@ -24,7 +25,7 @@ _EDGES = "edges"
 _HOLDS = {
     _COPIES: "what the kernel copies itself",
     _EDGES: "the launch, the first and the last blocks",
-    CHAIN: "dependent operations",
+    CHAIN: DEPENDENT,
     BLOCKS: "waiting for blocks",
     BETWEEN: "going to the next step",
 }
