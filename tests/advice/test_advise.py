@@ -10,6 +10,7 @@ from rich.console import Console
 
 from tests.house.source_tree import ROOT
 from tpusim.advice.advise import advise
+from tpusim.advice.trials import RULES, Case
 from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.cost.tile import alone_ps
 from tpusim.hardware.load import load_chip
@@ -116,12 +117,33 @@ def test_what_a_loop_keeps_goes_out_and_comes_back_each_trip():
     forward = structs.replace(again, name="p", op_name="jit(f)/dot")
     loops = [Loop(name=one.name, opcode="while", trips=3, body=(one,)) for one in (forward, again)]
     found = found_in(*loops)["recomputation"]
-    outside = structs.replace(out, operand="s", space="hbm")
-    into = Kernel(name="i", opcode="copy", streams=(structs.replace(outside, is_output=False), out))
-    back = Kernel(name="o", opcode="copy", streams=(structs.replace(out, is_output=False), outside))
-    costs = [alone_ps(kernel, CHIP) for kernel in (again, into, back)]
+    stack = structs.replace(out, operand="s", space="hbm")
+    kept = structs.replace(forward, streams=(out, stack))
+    back = Kernel(name="o", opcode="copy", streams=(structs.replace(stack, is_output=False), out))
+    saved_ps = 2 * alone_ps(again, CHIP) - alone_ps(kept, CHIP) - alone_ps(back, CHIP)
     assert found.saved_bytes == -3_000_000
-    assert found.saved_ps == pytest.approx(3 * (costs[0] - costs[1] - costs[2]), rel=1e-6)
+    assert found.saved_ps == pytest.approx(3 * saved_ps, rel=1e-6)
+
+
+def test_what_takes_as_long_to_bring_back_is_not_kept_in_a_loop():
+    """A product of 17 us a trip, whose result of a hundred megabytes takes 122 us out, and again back."""
+    again = structs.replace(AGAIN, streams=(Stream("r", "vmem", 1e8, is_output=True),))
+    forward = structs.replace(again, name="p", op_name="jit(f)/dot")
+    loops = [Loop(name=one.name, opcode="while", trips=3, body=(one,)) for one in (forward, again)]
+    assert "recomputation" not in found_in(*loops)
+
+
+def test_scores_of_attention_are_not_kept_in_a_scan():
+    """Beside the program that the TPU compiler made with the policy that is proposed: within a fifth of what it saves.
+
+    With ``dots_saveable`` the same compiler makes one that takes 242.65 ms, 4.8 % more than with none.
+    """
+    case = Case(simulate(TRACES / "worse/scan_bad.v5e.hlo.txt.gz"), None)
+    (trial,) = RULES["recomputation"](case)
+    found = case.try_out("recomputation", trial)
+    good = simulate(TRACES / "worse/scan_good.v5e.hlo.txt.gz")
+    assert "policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable" in trial.change
+    assert found.saved_ps == pytest.approx(case.total_ps - good.timeline.total_ps, rel=0.2)
 
 
 def test_what_is_kept_elsewhere_is_copied_beside_the_core():
