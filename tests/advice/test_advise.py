@@ -13,6 +13,7 @@ from tpusim.advice.advise import advise
 from tpusim.advice.trials import RULES, Case
 from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.cost.tile import alone_ps
+from tpusim.errors import CapacityError
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
@@ -327,6 +328,34 @@ ENTRY %main (cache: f32[4096,1024], new: f32[8,1024], at: s32[]) -> (f32[4096,10
   ROOT %both = (f32[4096,1024]{1,0:T(8,128)}, f32[4096,1024]{1,0:T(8,128)}) tuple(%put, %made)
 }
 """
+
+
+LARGE = """
+HloModule large, is_scheduled=true
+
+ENTRY %main (p: f32[ROWS,1024,1024]) -> f32[ROWS,1024,1024] {
+  %p = f32[ROWS,1024,1024]{2,1,0:T(8,128)} parameter(0)
+  ROOT %made = f32[ROWS,1024,1024]{2,1,0:T(8,128)} negate(%p)
+}
+"""
+
+
+def test_what_does_not_fit_is_refused_with_what_would_take_less(tmp_path):
+    """An array of 10 GiB and what is made of it: donated, it takes 10 GiB less, and that comes before all time."""
+    path = tmp_path / "large.v5e.hlo.txt"
+    path.write_text(LARGE.replace("ROWS", "2560"))
+    with pytest.raises(CapacityError, match=r"(?s)does not fit.*\n  10.00 GiB less: donate them: .* of p$"):
+        advise(path)
+    first = advise(path, allow_overflow=True).findings[0]
+    assert (first.rule, first.saved_bytes) == ("donation", 10 << 30)
+
+
+@pytest.mark.parametrize(("mebibytes", "is_found"), [(100, True), (4, False)])
+def test_memory_counts_by_the_peak_of_the_program(tmp_path, mebibytes, is_found):
+    """Half of 200 MiB is worth a line though it is less than a hundredth of the HBM, half of 8 MiB is not."""
+    path = tmp_path / "half.v5e.hlo.txt"
+    path.write_text(LARGE.replace("ROWS", str(mebibytes // 4)))
+    assert ("donation" in {one.rule for one in advise(path).findings}) == is_found
 
 
 @pytest.mark.parametrize(
