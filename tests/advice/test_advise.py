@@ -350,6 +350,27 @@ def test_what_does_not_fit_is_refused_with_what_would_take_less(tmp_path):
     assert (first.rule, first.saved_bytes) == ("donation", 10 << 30)
 
 
+STACKED = """
+HloModule stacked, is_scheduled=true
+
+ENTRY %main () -> f32[10,256,1024,1024] {
+  %zero = f32[] constant(0)
+  %stack = f32[10,256,1024,1024]{3,2,1,0:T(8,128)} broadcast(%zero), dimensions={}, metadata={op_name="NAME/while"}
+  ROOT %made = f32[10,256,1024,1024]{3,2,1,0:T(8,128)} negate(%stack)
+}
+"""
+
+
+@pytest.mark.parametrize(("name", "is_found"), [("jit(f)/jvp()", True), ("jit(f)/transpose(jvp())", False)])
+def test_what_a_loop_keeps_although_it_does_not_fit_can_be_recomputed(tmp_path, name, is_found):
+    """A stack of 10 GiB for ten trips: 1 GiB is left of it, and only a forward pass keeps something for another."""
+    path = tmp_path / "stacked.v5e.hlo.txt"
+    path.write_text(STACKED.replace("NAME", name))
+    with pytest.raises(CapacityError) as refused:
+        advise(path)
+    assert ("9.00 GiB less: put jax.checkpoint around" in str(refused.value)) == is_found
+
+
 @pytest.mark.parametrize(("mebibytes", "is_found"), [(100, True), (4, False)])
 def test_memory_counts_by_the_peak_of_the_program(tmp_path, mebibytes, is_found):
     """Half of 200 MiB is worth a line though it is less than a hundredth of the HBM, half of 8 MiB is not."""

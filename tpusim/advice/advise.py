@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
+    activations,
     alike,
     batch,
     blocks,
@@ -37,7 +38,7 @@ from tpusim.report.tables import Printer, size_text
 _LEAST_OF_PEAK = 0.1
 """What saves less of a program's peak of HBM is no finding, if it is little of the HBM as well."""
 
-_FOR_MEMORY = ("donation",)
+_FOR_MEMORY = ("activations", "donation")
 """Rules for what does not fit."""
 
 
