@@ -356,16 +356,23 @@ HloModule stacked, is_scheduled=true
 ENTRY %main () -> f32[10,256,1024,1024] {
   %zero = f32[] constant(0)
   %stack = f32[10,256,1024,1024]{3,2,1,0:T(8,128)} broadcast(%zero), dimensions={}, metadata={op_name="NAME/while"}
-  ROOT %made = f32[10,256,1024,1024]{3,2,1,0:T(8,128)} negate(%stack)
+  ROOT %made = f32[10,256,1024,1024]{3,2,1,0:T(8,128)} negate(%stack), metadata={op_name="USE"}
 }
 """
 
 
-@pytest.mark.parametrize(("name", "is_found"), [("jit(f)/jvp()", True), ("jit(f)/transpose(jvp())", False)])
-def test_what_a_loop_keeps_although_it_does_not_fit_can_be_recomputed(tmp_path, name, is_found):
-    """A stack of 10 GiB for ten trips: 1 GiB is left of it, and only a forward pass keeps something for another."""
+@pytest.mark.parametrize(
+    ("name", "use", "is_found"),
+    [
+        ("jit(f)/jvp()", "jit(f)/transpose(jvp())/neg", True),
+        ("jit(f)/transpose(jvp())", "jit(f)/transpose(jvp())/neg", False),
+        ("jit(f)/jvp()", "jit(f)/transpose(jvp())/rematted_computation/neg", False),
+    ],
+)
+def test_what_a_loop_keeps_although_it_does_not_fit_can_be_recomputed(tmp_path, name, use, is_found):
+    """A stack of 10 GiB for ten trips: 1 GiB is left, if it is of a forward pass of which nothing is recomputed yet."""
     path = tmp_path / "stacked.v5e.hlo.txt"
-    path.write_text(STACKED.replace("NAME", name))
+    path.write_text(STACKED.replace("NAME", name).replace("USE", use))
     with pytest.raises(CapacityError) as refused:
         advise(path)
     assert ("9.00 GiB less: put jax.checkpoint around" in str(refused.value)) == is_found

@@ -87,14 +87,14 @@ def recomputation(case: Case) -> Iterator[Trial]:
 
 
 def _pays(pairs: Sequence[_Pair], made: Mapping[int, _Product], case: Case) -> bool:
-    """Return whether to keep products in stacks saves more of their time than is uncertain about it."""
+    """Return whether keeping products in stacks saves more of their time than is uncertain about it."""
     counts = {id(step): count for step, count in walk(case.program.steps)}
     saved_ps = again_ps = 0
     for step, twin, _ in pairs:
         count = counts.get(id(step), 1)
         kept = (*_put(twin, step, made), *_got(step, twin, made))
         again_ps += count * alone_ps(step, case.chip)
-        saved_ps += count * (sum(alone_ps(one, case.chip) for one in (twin, step)))
+        saved_ps += count * sum(alone_ps(one, case.chip) for one in (twin, step))
         saved_ps -= count * sum(alone_ps(one, case.chip) for one in kept)
     return saved_ps >= _LEAST_SAVED * again_ps
 
@@ -117,8 +117,9 @@ def _product(case: Case, step: Kernel) -> _Product | None:
 
 
 def _is_batched(home: Computation, product: Instruction) -> bool:
-    shapes = [one.shape for one in home.operands_of(product) if isinstance(one.shape, ArrayShape)]
-    return canonical_product(product, shapes).batch > 1
+    operands = home.operands_of(product)
+    shapes = [one.shape for one in operands if isinstance(one.shape, ArrayShape)]
+    return len(shapes) == len(operands) and canonical_product(product, shapes).batch > 1
 
 
 def _is_all(module: Module, home: Computation, one: Instruction) -> bool:
