@@ -10,8 +10,10 @@ from rich.console import Console
 
 from tests.house.source_tree import ROOT
 from tpusim.advice.advise import advise
+from tpusim.advice.trials import RULES, Case
 from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.cost.tile import alone_ps
+from tpusim.errors import CapacityError
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.answers.layouts import layouts_in
 from tpusim.pipeline.stages import simulate
@@ -117,12 +119,33 @@ def test_what_a_loop_keeps_goes_out_and_comes_back_each_trip():
     forward = structs.replace(again, name="p", op_name="jit(f)/dot")
     loops = [Loop(name=one.name, opcode="while", trips=3, body=(one,)) for one in (forward, again)]
     found = found_in(*loops)["recomputation"]
-    outside = structs.replace(out, operand="s", space="hbm")
-    into = Kernel(name="i", opcode="copy", streams=(structs.replace(outside, is_output=False), out))
-    back = Kernel(name="o", opcode="copy", streams=(structs.replace(out, is_output=False), outside))
-    costs = [alone_ps(kernel, CHIP) for kernel in (again, into, back)]
+    stack = structs.replace(out, operand="s", space="hbm")
+    kept = structs.replace(forward, streams=(out, stack))
+    back = Kernel(name="o", opcode="copy", streams=(structs.replace(stack, is_output=False), out))
+    saved_ps = 2 * alone_ps(again, CHIP) - alone_ps(kept, CHIP) - alone_ps(back, CHIP)
     assert found.saved_bytes == -3_000_000
-    assert found.saved_ps == pytest.approx(3 * (costs[0] - costs[1] - costs[2]), rel=1e-6)
+    assert found.saved_ps == pytest.approx(3 * saved_ps, rel=1e-6)
+
+
+def test_what_takes_as_long_to_bring_back_is_not_kept_in_a_loop():
+    """A product of 17 us a trip, whose result of a hundred megabytes takes 122 us out, and again back."""
+    again = structs.replace(AGAIN, streams=(Stream("r", "vmem", 1e8, is_output=True),))
+    forward = structs.replace(again, name="p", op_name="jit(f)/dot")
+    loops = [Loop(name=one.name, opcode="while", trips=3, body=(one,)) for one in (forward, again)]
+    assert "recomputation" not in found_in(*loops)
+
+
+def test_scores_of_attention_are_not_kept_in_a_scan():
+    """Beside the program that the TPU compiler made with the policy that is proposed: within a fifth of what it saves.
+
+    With ``dots_saveable`` the same compiler makes one that takes 242.65 ms, 4.8 % more than with none.
+    """
+    case = Case(simulate(TRACES / "worse/scan_bad.v5e.hlo.txt.gz"), None)
+    (trial,) = RULES["recomputation"](case)
+    found = case.try_out("recomputation", trial)
+    good = simulate(TRACES / "worse/scan_good.v5e.hlo.txt.gz")
+    assert "policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable" in trial.change
+    assert found.saved_ps == pytest.approx(case.total_ps - good.timeline.total_ps, rel=0.2)
 
 
 def test_what_is_kept_elsewhere_is_copied_beside_the_core():
@@ -320,6 +343,62 @@ ENTRY %main (cache: f32[4096,1024], new: f32[8,1024], at: s32[]) -> (f32[4096,10
   ROOT %both = (f32[4096,1024]{1,0:T(8,128)}, f32[4096,1024]{1,0:T(8,128)}) tuple(%put, %made)
 }
 """
+
+
+LARGE = """
+HloModule large, is_scheduled=true
+
+ENTRY %main (p: f32[ROWS,1024,1024]) -> f32[ROWS,1024,1024] {
+  %p = f32[ROWS,1024,1024]{2,1,0:T(8,128)} parameter(0)
+  ROOT %made = f32[ROWS,1024,1024]{2,1,0:T(8,128)} negate(%p)
+}
+"""
+
+
+def test_what_does_not_fit_is_refused_with_what_would_take_less(tmp_path):
+    """An array of 10 GiB and what is made of it: donated, it takes 10 GiB less, and that comes before all time."""
+    path = tmp_path / "large.v5e.hlo.txt"
+    path.write_text(LARGE.replace("ROWS", "2560"))
+    with pytest.raises(CapacityError, match=r"(?s)does not fit.*\n  10.00 GiB less: donate them: .* of p$"):
+        advise(path)
+    first = advise(path, allow_overflow=True).findings[0]
+    assert (first.rule, first.saved_bytes) == ("donation", 10 << 30)
+
+
+STACKED = """
+HloModule stacked, is_scheduled=true
+
+ENTRY %main () -> f32[10,256,1024,1024] {
+  %zero = f32[] constant(0)
+  %stack = f32[10,256,1024,1024]{3,2,1,0:T(8,128)} broadcast(%zero), dimensions={}, metadata={op_name="NAME/while"}
+  ROOT %made = f32[10,256,1024,1024]{3,2,1,0:T(8,128)} negate(%stack), metadata={op_name="USE"}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "use", "is_found"),
+    [
+        ("jit(f)/jvp()", "jit(f)/transpose(jvp())/neg", True),
+        ("jit(f)/transpose(jvp())", "jit(f)/transpose(jvp())/neg", False),
+        ("jit(f)/jvp()", "jit(f)/transpose(jvp())/rematted_computation/neg", False),
+    ],
+)
+def test_what_a_loop_keeps_although_it_does_not_fit_can_be_recomputed(tmp_path, name, use, is_found):
+    """A stack of 10 GiB for ten trips: 1 GiB is left, if it is of a forward pass of which nothing is recomputed yet."""
+    path = tmp_path / "stacked.v5e.hlo.txt"
+    path.write_text(STACKED.replace("NAME", name).replace("USE", use))
+    with pytest.raises(CapacityError) as refused:
+        advise(path)
+    assert ("9.00 GiB less: put jax.checkpoint around" in str(refused.value)) == is_found
+
+
+@pytest.mark.parametrize(("mebibytes", "is_found"), [(100, True), (4, False)])
+def test_memory_counts_by_the_peak_of_the_program(tmp_path, mebibytes, is_found):
+    """Half of 200 MiB is worth a line though it is less than a hundredth of the HBM, half of 8 MiB is not."""
+    path = tmp_path / "half.v5e.hlo.txt"
+    path.write_text(LARGE.replace("ROWS", str(mebibytes // 4)))
+    assert ("donation" in {one.rule for one in advise(path).findings}) == is_found
 
 
 @pytest.mark.parametrize(

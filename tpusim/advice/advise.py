@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
+    activations,
     alike,
     batch,
     blocks,
@@ -24,13 +26,20 @@ from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
 )
 from tpusim.advice.trials import LEAST_SHARE, RULES, Case
 from tpusim.analysis.answers.findings import Finding, Findings
+from tpusim.errors import CapacityError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
 from tpusim.report.shown import Shown
-from tpusim.report.tables import Printer
+from tpusim.report.tables import Printer, size_text
+
+_LEAST_OF_PEAK = 0.1
+"""What saves less of a program's peak of HBM is no finding, if it is little of the HBM as well."""
+
+_FOR_MEMORY = ("activations", "donation")
+"""Rules for what does not fit."""
 
 
 class Advice(Shown, Findings, frozen=True, kw_only=True):
@@ -55,28 +64,48 @@ def advise(
     """Return what would make a program faster, each finding with the time that its alternative saved when it was run.
 
     The arguments are those of ``simulate``; ``progress`` is called with the name of each rule before it looks.
+    CapacityError, if the program does not fit, names what would take less memory.
     """
     slice_ = parse_topology(topology) if isinstance(topology, str) else topology
-    result = simulate(
-        program, chip, topology=slice_, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow
+    run = partial(simulate, program, chip, topology=slice_, overrides=overrides, schedule=schedule)
+    try:
+        case = Case(run(allow_overflow=allow_overflow), slice_)
+    except CapacityError as error:
+        mends = _findings(Case(run(allow_overflow=True), slice_), _FOR_MEMORY)[0]
+        lines = [f"  {size_text(one.saved_bytes)} less: {one.change}" for one in mends if one.saved_bytes > 0]
+        if not lines:
+            raise
+        raise CapacityError("\n".join((str(error), "what would take less of HBM:", *lines))) from None
+    findings, tried = _findings(case, RULES, progress)
+    return Advice(
+        program=case.program.name, chip=case.chip.name, time_ps=case.total_ps, findings=tuple(findings), tried=tried
     )
-    case = Case(result, slice_)
+
+
+def _findings(
+    case: Case, rules: Iterable[str], progress: Callable[[str], None] | None = None
+) -> tuple[list[Finding], dict[str, int]]:
+    """Return what some rules find, and how much each tried: what saves most time first, or most memory if it lacks."""
     findings, tried = list[Finding](), dict[str, int]()
-    for name, rule in RULES.items():
+    for name in rules:
         if progress is not None:
             progress(name)
-        outcomes = [case.try_out(name, trial) for trial in rule(case)]
+        outcomes = [case.try_out(name, trial) for trial in RULES[name](case)]
         tried[name] = len(outcomes)
         findings += [one for one in outcomes if one is not None and _helps(one, case)]
-    return Advice(
-        program=case.program.name,
-        chip=case.chip.name,
-        time_ps=case.total_ps,
-        findings=tuple(sorted(findings, key=lambda one: (-one.share, -one.saved_bytes))),
-        tried=tried,
-    )
+    findings.sort(key=lambda one: (-one.share, -one.saved_bytes))
+    if _peak_bytes(case) > case.chip.hbm.available_bytes:
+        findings.sort(key=lambda one: -max(0, one.saved_bytes))
+    return findings, tried
+
+
+def _peak_bytes(case: Case) -> int:
+    return case.result.summary.memory.peak_hbm_bytes
 
 
 def _helps(finding: Finding, case: Case) -> bool:
-    room = LEAST_SHARE * case.chip.hbm.available_bytes
-    return finding.share >= LEAST_SHARE or (finding.saved_ps >= 0 and finding.saved_bytes >= room)
+    """Return whether a change saves time, or memory without time: of the HBM, or much of what a large program needs."""
+    small = LEAST_SHARE * case.chip.hbm.available_bytes
+    peak = _peak_bytes(case)
+    least = min(small, _LEAST_OF_PEAK * peak) if peak >= small else small
+    return finding.share >= LEAST_SHARE or (finding.saved_ps >= 0 and finding.saved_bytes >= least)

@@ -17,6 +17,7 @@ from tpusim.pipeline.schedules import front_end_form
 from tpusim.pipeline.stages import run_program, simulate
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep
+from tpusim.semantics.products import PRODUCT_ROLES
 from tpusim.timeline.records import CORE
 
 
@@ -67,6 +68,15 @@ def made_of(computation: Computation, names: Collection[str]) -> set[str]:
         if any(operand in found or operand in names for operand in one.operands):
             found.add(one.name)
     return found
+
+
+def products_of(module: Module, home: Computation, of: Instruction) -> Iterator[tuple[Computation, Instruction]]:
+    """Yield the products that an instruction is or calls."""
+    if of.opcode in PRODUCT_ROLES:
+        yield home, of
+    for name in of.called_computations:
+        for inner in module[name]:
+            yield from products_of(module, module[name], inner)
 
 
 class Case:

@@ -28,6 +28,11 @@ def is_differentiated(op_name: str) -> bool:
     return "transpose(" in op_name
 
 
+def is_kept_by_loop(op_name: str) -> bool:
+    """Return whether an instruction is a loop's stack of what a backward pass reads, as JAX names it."""
+    return "jvp(" in op_name and op_name.endswith("/while") and not is_differentiated(op_name)
+
+
 def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str = "") -> dict[str, str]:
     """Return what is known of each instruction of a computation, empty texts replaced by those of their uses.
 

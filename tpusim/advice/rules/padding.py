@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises, products_of
 from tpusim.errors import TpusimError
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.pipeline.answers.layouts import least_padded_ps
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
 from tpusim.program.work import Work
-from tpusim.semantics.products import PRODUCT_ROLES, canonical_product
+from tpusim.semantics.products import canonical_product
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
@@ -142,7 +142,7 @@ def _worst_multiplied(kernel: Kernel, module: Module, case: Case) -> Size | None
     return _worst(
         [
             pair
-            for computation, product in _products(module, home, home[kernel.name])
+            for computation, product in products_of(module, home, home[kernel.name])
             if all(isinstance(one.shape, ArrayShape) for one in computation.operands_of(product))
             for pair in zip(_depth_and_columns(computation, product), sides, strict=True)
         ]
@@ -153,15 +153,6 @@ def _depth_and_columns(computation: Computation, product: Instruction) -> tuple[
     shapes = [one.shape for one in computation.operands_of(product) if isinstance(one.shape, ArrayShape)]
     found = canonical_product(product, shapes)
     return found.depth, found.columns
-
-
-def _products(module: Module, home: Computation, of: Instruction) -> Iterator[tuple[Computation, Instruction]]:
-    """Yield the products that an instruction is or calls."""
-    if of.opcode in PRODUCT_ROLES:
-        yield home, of
-    for name in of.called_computations:
-        for inner in module[name]:
-            yield from _products(module, module[name], inner)
 
 
 def _worst(sizes: list[tuple[int, int]]) -> Size | None:

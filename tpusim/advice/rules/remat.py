@@ -9,19 +9,36 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
-from tpusim.hardware.units import HBM, VMEM
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises, products_of
+from tpusim.cost.tile import alone_ps
+from tpusim.hardware.units import HBM, VMEM, MemorySpace
 from tpusim.ir.frames import is_differentiated, is_recomputed
+from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.ops import PRODUCTS, VIEWS
 from tpusim.program.edit import with_steps
 from tpusim.program.module import walk
 from tpusim.program.steps import AnyStep, Copy, Kernel, Steps, Wait
-from tpusim.program.work import Stream
+from tpusim.program.work import Stream, VectorLoop, Work
+from tpusim.semantics.products import canonical_product
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import ArrayShape
+
+_LEAST_SAVED = 1 / 3
+"""Of the time of what is kept in stacks: in four scans that were compiled both ways these took up to a third more."""
+
+
+class _Product(NamedTuple):
+    """The products of a kernel: padded bytes of their results, and whether these are all that the kernel makes."""
+
+    n_bytes: int
+    is_batched: bool
+    is_all: bool
 
 
 class _Kept(NamedTuple):
     """What comes ``instead`` of products that are kept, and ``behind`` those that they are copies of, by identity."""
 
-    instead: Mapping[int, Steps]
+    instead: dict[int, Steps]
     behind: Mapping[int, Steps]
 
 
@@ -38,46 +55,97 @@ def recomputation(case: Case) -> Iterator[Trial]:
     """Propose to keep products that are computed again, where the HBM has room for them.
 
     They go out to HBM in the forward pass and come back where they were computed again. In a loop they go through a
-    stack, which the core does itself, and what is made of them is made again; elsewhere copies run beside the core.
+    stack, out of which the core cuts them, and what is made of them is made again; elsewhere copies run beside the
+    core. Of products in loops those with batch dimensions, for which JAX has a policy, are kept only where this pays.
     """
     kernels = [step for step in case.program.every_step if isinstance(step, Kernel)]
     again = [step for step in kernels if is_recomputed(step.name, step.op_name)]
     counts = {id(step): count for step, count in walk(case.program.steps)}
     in_loops = {id(step) for step in again if counts.get(id(step), 1) > 1}
-    products = [step for step in kernels if step.product_flops]
-    found = [step for step in again if step.product_flops]
-    if case.share(*found) < LEAST_SHARE:
+    made = {id(step): one for step in kernels if step.product_flops and (one := _product(case, step)) is not None}
+    pairs = list(_paired([step for step in kernels if id(step) in made], set(map(id, again)), made))
+    policy = "dots_saveable"
+    batched = [pair for pair in pairs if id(pair.step) in in_loops and made[id(pair.step)].is_batched]
+    if batched and not _pays(batched, made, case):
+        pairs, policy = [pair for pair in pairs if pair not in batched], "dots_with_no_batch_dims_saveable"
+    found = [pair.step for pair in pairs]
+    kept_bytes = sum(made[id(step)].n_bytes * counts.get(id(step), 1) for step in found)
+    room = case.chip.hbm.available_bytes - case.result.summary.memory.peak_hbm_bytes
+    looped = [pair for pair in pairs if id(pair.step) in in_loops]
+    if case.share(*found) < LEAST_SHARE or kept_bytes > room or not _pays(looped, made, case):
         return
-    kept_bytes = sum(out.total_bytes * counts.get(id(step), 1) for step in found for out in _results(step))
-    if kept_bytes > case.chip.hbm.available_bytes - case.result.summary.memory.peak_hbm_bytes:
-        return
-    kept = _kept(products, found, in_loops)
-    made: dict[int, Steps] = {id(step): () for step in again if id(step) not in in_loops}
-    policy = "give jax.checkpoint policy=jax.checkpoint_policies.dots_saveable: these alone are then kept"
+    kept = _kept(pairs, made, in_loops)
+    gone: dict[int, Steps] = {id(step): () for step in again if id(step) not in in_loops}
+    keep = f"give jax.checkpoint policy=jax.checkpoint_policies.{policy}"
     yield Trial(
         what=f"{len(found)} products are computed again that there is room to keep",
-        change=policy if in_loops else "take jax.checkpoint away",
-        alternative=with_steps(case.program, partial(_changed, kept=_Kept({**made, **kept.instead}, kept.behind))),
-        saved_bytes=-int(kept_bytes),
+        change=keep if in_loops else "take jax.checkpoint away",
+        alternative=with_steps(case.program, partial(_changed, kept=_Kept({**gone, **kept.instead}, kept.behind))),
+        saved_bytes=-kept_bytes,
         **case.places(found),
     )
 
 
-def _results(kernel: Kernel) -> list[Stream]:
-    return [stream for stream in kernel.streams if stream.is_output]
+def _pays(pairs: Sequence[_Pair], made: Mapping[int, _Product], case: Case) -> bool:
+    """Return whether keeping products in stacks saves more of their time than is uncertain about it."""
+    counts = {id(step): count for step, count in walk(case.program.steps)}
+    saved_ps = again_ps = 0
+    for step, twin, _ in pairs:
+        count = counts.get(id(step), 1)
+        kept = (*_put(twin, step, made), *_got(step, twin, made))
+        again_ps += count * alone_ps(step, case.chip)
+        saved_ps += count * sum(alone_ps(one, case.chip) for one in (twin, step))
+        saved_ps -= count * sum(alone_ps(one, case.chip) for one in kept)
+    return saved_ps >= _LEAST_SAVED * again_ps
 
 
-def _kept(products: Sequence[Kernel], again: Sequence[Kernel], in_loops: set[int]) -> _Kept:
-    """Return the change that keeps what some of a program's products compute ``again``."""
+def _product(case: Case, step: Kernel) -> _Product | None:
+    """Return what a kernel multiplies, None if it is hand-written; of a lowered program all that it makes."""
+    one = case.instruction(step)
+    if one is None or case.module is None:
+        n_bytes = int(sum(stream.total_bytes for stream in step.streams if stream.is_output))
+        return _Product(n_bytes, is_batched=False, is_all=True)
+    home = case.homes[step.name]
+    found = list(products_of(case.module, home, one))
+    if not found:
+        return None
+    return _Product(
+        n_bytes=sum(physical_bytes(product.shape) for _, product in found),
+        is_batched=any(_is_batched(inner, product) for inner, product in found),
+        is_all=_is_all(case.module, home, one),
+    )
+
+
+def _is_batched(home: Computation, product: Instruction) -> bool:
+    operands = home.operands_of(product)
+    shapes = [one.shape for one in operands if isinstance(one.shape, ArrayShape)]
+    return len(shapes) == len(operands) and canonical_product(product, shapes).batch > 1
+
+
+def _is_all(module: Module, home: Computation, one: Instruction) -> bool:
+    """Return whether an instruction is a product, or a fusion that hands one on as it is."""
+    while one.opcode not in PRODUCTS:
+        if one.called_computations:
+            home = module[one.called_computations[0]]
+            one = home.root
+        elif one.opcode in VIEWS:
+            one = home.operands_of(one)[0]
+        else:
+            return False
+    return True
+
+
+def _kept(pairs: Sequence[_Pair], made: Mapping[int, _Product], in_loops: set[int]) -> _Kept:
+    """Return the change that keeps what some of a program's products compute again."""
     behind, instead = defaultdict[int, Steps](tuple), dict[int, Steps]()
-    for step, twin, start in _paired(products, set(map(id, again))):
+    for step, twin, start in pairs:
+        n_bytes = made[id(step)].n_bytes
         if id(step) in in_loops:
-            behind[id(twin)] += (_stacked(step, VMEM, HBM),)
-            instead[id(step)] = (_stacked(step, HBM, VMEM),)
+            instead[id(twin)] = _put(twin, step, made)
+            instead[id(step)] = _got(step, twin, made)
         elif start is None or twin is step:
             instead[id(step)] = ()
         else:
-            n_bytes = sum(stream.total_bytes for stream in _results(step))
             out = Copy(
                 name=f"{step.name}-out", opcode="copy-start", n_bytes=n_bytes, source_space=VMEM, target_space=HBM
             )
@@ -88,17 +156,21 @@ def _kept(products: Sequence[Kernel], again: Sequence[Kernel], in_loops: set[int
     return _Kept(instead, behind)
 
 
-def _paired(products: Sequence[Kernel], again: set[int]) -> Iterator[_Pair]:
+def _paired(products: Sequence[Kernel], again: set[int], made: Mapping[int, _Product]) -> Iterator[_Pair]:
     """Yield the products that are computed ``again``, by identity, in their order."""
-    left = defaultdict[tuple[str, float], list[Kernel]](list)
+
+    def key(one: Kernel) -> tuple[str, float, int]:
+        return one.source, one.product_flops, made[id(one)].n_bytes
+
+    left = defaultdict[tuple[str, float, int], list[Kernel]](list)
     for one in products:
         if id(one) not in again and not is_differentiated(one.op_name):
-            left[one.source, one.product_flops].append(one)
+            left[key(one)].append(one)
     start, is_behind = None, False
     for one in products:
         if id(one) in again:
             # The backward pass goes the other way.
-            twins = left[one.source, one.product_flops]
+            twins = left[key(one)]
             yield _Pair(one, twins.pop() if twins else one, start)
             is_behind = True
         elif is_behind:
@@ -106,13 +178,69 @@ def _paired(products: Sequence[Kernel], again: set[int]) -> Iterator[_Pair]:
             start, is_behind = one, False
 
 
-def _stacked(kernel: Kernel, source: str, target: str) -> Kernel:
-    """Return a kernel that copies the results of one instead of computing them."""
-    into = (structs.replace(stream, space=source, is_output=False) for stream in _results(kernel))
-    out = (structs.replace(stream, space=target) for stream in _results(kernel))
-    return Kernel(
-        name=kernel.name, opcode="copy", needs=kernel.needs, tiles=kernel.tiles, streams=(*into, *out), family="copy"
+def _put(kernel: Kernel, other: Kernel, made: Mapping[int, _Product]) -> tuple[Kernel, ...]:
+    """Return a kernel that writes its products into a stack as well; what else it makes of them is made behind it."""
+    product = made[id(kernel)]
+    stack = _stream(kernel, product, HBM, is_output=True)
+    if product.is_all:
+        return (structs.replace(kernel, streams=(*kernel.streams, stack)),)
+    into = (stream for stream in kernel.streams if not stream.is_output)
+    own = _stream(kernel, product, _space(kernel), is_output=True)
+    bare = structs.replace(
+        kernel,
+        name=f"{kernel.name}-product",
+        work=Work(kernel.work.matmuls),
+        stages=(),
+        vector_loop=VectorLoop(),
+        streams=(*into, own, stack),
     )
+    return bare, _rest(kernel, other, made)
+
+
+def _got(kernel: Kernel, other: Kernel, made: Mapping[int, _Product]) -> tuple[Kernel, ...]:
+    """Return a kernel that cuts the products of one out of a stack, and what makes of them what that one made."""
+    product = made[id(kernel)]
+    cut = Kernel(
+        name=kernel.name if product.is_all else f"{kernel.name}-product",
+        opcode="copy",
+        needs=kernel.needs,
+        tiles=kernel.tiles,
+        streams=(_stream(kernel, product, HBM), _stream(kernel, product, _space(kernel), is_output=True)),
+        family="copy",
+    )
+    return (cut,) if product.is_all else (cut, _rest(kernel, other, made))
+
+
+def _rest(kernel: Kernel, other: Kernel, made: Mapping[int, _Product]) -> Kernel:
+    """Return a kernel that reads its products instead of computing them.
+
+    What the ``other`` of a pair does, if that makes nothing of its products, is done to make them.
+    """
+    share = max(0.0, 1 - _operations(other) / max(1.0, _operations(kernel))) if made[id(other)].is_all else 1.0
+    out = (stream for stream in kernel.streams if stream.is_output)
+    return structs.replace(
+        kernel,
+        work=Work(ops=kernel.work.ops) * share,
+        stages=(),
+        vector_loop=structs.replace(kernel.vector_loop, turns=kernel.vector_loop.turns * share),
+        streams=(_stream(kernel, made[id(kernel)], _space(kernel)), *out),
+        product_flops=0.0,
+    )
+
+
+def _operations(kernel: Kernel) -> float:
+    return sum(kernel.work.ops.values()) * kernel.tiles
+
+
+def _space(kernel: Kernel) -> MemorySpace:
+    """Return where most of what a kernel makes lies."""
+    out = [stream for stream in kernel.streams if stream.is_output]
+    return max(out, key=lambda stream: stream.total_bytes).space if out else HBM
+
+
+def _stream(kernel: Kernel, made: _Product, space: MemorySpace, *, is_output: bool = False) -> Stream:
+    """Return the way of a kernel's products into or out of a memory, tile by tile."""
+    return Stream(f"{kernel.name}-product", space, made.n_bytes / kernel.tiles, kernel.tiles, is_output)
 
 
 def _changed(steps: Steps, kept: _Kept) -> Steps:

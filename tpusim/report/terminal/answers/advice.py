@@ -8,7 +8,7 @@ from tpusim.report.tables import Printer, escape, size_text, time_text, times_te
 _BASES = {
     "steps": "the program with these steps changed, run",
     "compiled": "both forms compiled by tpusim, and run",
-    "memory": "the memory of both forms",
+    "memory": "its memory, not its time",
     "bound": "a bound, from the same operations in units that never wait, run",
 }
 
