@@ -41,12 +41,12 @@ def hlo_text(content: bytes, name: str, *, whole: bool = False) -> str | None:
     """
     for is_of_form, read in _FORMS:
         if is_of_form(content):
-            return _in_utf8(_WHOLE.get(read, read) if whole else read, content, name)
+            return _guarded(_WHOLE.get(read, read) if whole else read, content, name)
     return None
 
 
-def _in_utf8(read: Callable[[bytes, str], str], content: bytes, name: str) -> str:
-    """Return what ``read`` makes of a program; damaged names and configurations end up in XLA's text and messages."""
+def _guarded(read: Callable[[bytes, str], str], content: bytes, name: str) -> str:
+    """Return what ``read`` makes of a program; what is damaged ends up in XLA's text, messages and exceptions."""
     try:
         with bounded(content, name):
             return read_apart(read, content, name)
@@ -55,6 +55,9 @@ def _in_utf8(read: Callable[[bytes, str], str], content: bytes, name: str) -> st
         raise ProgramError(
             f"{name}: expected text in UTF-8, in a program that is whole, found the byte {found:#04x}"
         ) from error
+    # What C++ throws at damage that it does not look for, as Python has it.
+    except (LookupError, ValueError, ArithmeticError) as error:
+        raise ProgramError(f"{name}: expected a program that is whole; XLA's reader says: {error}") from error
 
 
 def _is_stablehlo(content: bytes) -> bool:
