@@ -11,6 +11,7 @@ from tests.semantics.verify_cases import CASES
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import PaddingDimension
 from tpusim.ir.module import Instruction
+from tpusim.limits import DEVICES
 from tpusim.semantics.infer.rules import UNKNOWN, infer_shape
 from tpusim.semantics.infer.types import plain
 from tpusim.semantics.verify.module import problems
@@ -58,7 +59,7 @@ MORE = {
     "the later of two dimensions": ("slice(f32[4,4]), slice={[0:4], [2:5]}", "5 of 4 in f32[4,4] [slice_c3]"),
     "the least and the greatest device": (
         "f32[4] collective-permute(f32[4]), source_target_pairs={{-1,0},{1,2}}",
-        "-1 to 2 of 1 [collective_permute_c2]",
+        f"-1 to 2 of {DEVICES.most} [collective_permute_c2]",
     ),
 }
 

@@ -187,6 +187,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         f"{_SEND}\n  {_WAIT}\n",
         f"{_WAIT}\n  {_SEND}\n",
     ),
+    "channel_c5": (
+        _CHANNEL,
+        "send(p, k), channel_id=1",
+        'send(p, k), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="{{0,2147483648}}"}',
+    ),
     "all_reduce_c2": (_REDUCED, "all-reduce(a), to_apply=add, constrain_layout=true", "all-reduce(a), to_apply=add"),
     "buffer_c1": (_BUFFERS, "c = b(f32[2]) dynamic-update-slice(b, p, s)", "c = b(f32[2]) copy(b)"),
     "buffer_c2": (

@@ -341,6 +341,7 @@ LABELS: Final = {
     "channel_c2": "start and done of a transfer both to the host or both not",
     "channel_c3": "host transfers on one channel to be alike",
     "channel_c4": "an order without a cycle: recv before send, and both before what waits for them",
+    "channel_c5": "sources and targets that the module has",
     # Module.
     "module_c1": "an entry that is no fused computation",
     "module_c2": f"from 1 to {DEVICES.most} devices",
