@@ -21,6 +21,9 @@ from tpusim.shapes.dtype import DTYPES
 _MOST = 1e24
 """No amount of anything is larger; beyond it arithmetic on floats loses itself."""
 
+_SCALAR_BYTES = 4096
+"""The most that a scalar takes, padded to a whole tile."""
+
 
 def verify_program(program: Program) -> None:
     """Raise ProgramError if a program's steps cannot run: a format, name, count, type or branch that does not exist."""
@@ -84,6 +87,9 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
     for stream in step.streams:
         if stream.fetches < 1:
             yield f"stream {stream.operand!r}: expected at least one fetch, found {stream.fetches}"
+        # Its time has none for what it moves.
+        if step.scalar and stream.block_bytes * stream.fetches > _SCALAR_BYTES:
+            yield f"stream {stream.operand!r}: expected a scalar, found {stream.block_bytes:,.0f} bytes"
     if step.tiles < 1 or step.cores < 1:
         yield f"expected at least one tile and one core, found {step.tiles} and {step.cores}"
     if any(len(one.runs) != len(step.parts) or len(one.moves) > len(step.streams) for one in step.classes):
