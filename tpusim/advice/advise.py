@@ -94,18 +94,14 @@ def _findings(
         tried[name] = len(outcomes)
         findings += [one for one in outcomes if one is not None and _helps(one, case)]
     findings.sort(key=lambda one: (-one.share, -one.saved_bytes))
-    if _peak_bytes(case) > case.chip.hbm.available_bytes:
+    if case.room_bytes < 0:
         findings.sort(key=lambda one: -max(0, one.saved_bytes))
     return findings, tried
-
-
-def _peak_bytes(case: Case) -> int:
-    return case.result.summary.memory.peak_hbm_bytes
 
 
 def _helps(finding: Finding, case: Case) -> bool:
     """Return whether a change saves time, or memory without time: of the HBM, or much of what a large program needs."""
     small = LEAST_SHARE * case.chip.hbm.available_bytes
-    peak = _peak_bytes(case)
+    peak = case.peak_hbm_bytes
     least = min(small, _LEAST_OF_PEAK * peak) if peak >= small else small
     return finding.share >= LEAST_SHARE or (finding.saved_ps >= 0 and finding.saved_bytes >= least)

@@ -105,6 +105,16 @@ class Case:
         return sum(self.times_ps.get(id(step), 0) for step in steps) / max(1, self.total_ps)
 
     @property
+    def peak_hbm_bytes(self) -> int:
+        """The most that the program needs of the HBM."""
+        return self.result.summary.memory.peak_hbm_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """What the program leaves of the HBM that it may have; below 0 it does not fit."""
+        return self.chip.hbm.available_bytes - self.peak_hbm_bytes
+
+    @property
     def homes(self) -> dict[str, Computation]:
         """The computation that has the instruction of a name."""
         return self.module.homes if self.module else {}

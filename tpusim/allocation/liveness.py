@@ -8,7 +8,7 @@ those that a loop carries, are joined to one buffer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,7 +17,7 @@ from tpusim.allocation.forwarding import MAKE
 from tpusim.allocation.heap import aligned, alignment_bytes
 from tpusim.hardware.units import VMEM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import COPIES, FORWARDS_BUFFERS, async_parts
+from tpusim.ir.ops import COPIES, FORWARDS_BUFFERS, async_parts, long_form
 from tpusim.nesting import walk_nested
 from tpusim.program.buffers import peak_bytes
 from tpusim.semantics.aliasing import in_place_operands, stated_operands
@@ -71,13 +71,6 @@ def _room_of(shape: Shape, granule_bytes: int) -> tuple[int, MemorySpace]:
     """Return the bytes of an array, or of a tuple's table, and the memory that it lies in."""
     size = table_size(shape, granule_bytes) if isinstance(shape, TupleShape) else physical_bytes(shape)
     return size, space_of(shape)
-
-
-@cache
-def _long_form(opcode: str) -> str:
-    """Return the opcode that the short form of an asynchronous operation stands for; else the same."""
-    short = async_parts(opcode)
-    return f"async-{short[1]}" if short else opcode
 
 
 class _Visited(NamedTuple):
@@ -154,7 +147,7 @@ class Liveness:
         frame, begin, scratch_begin = Frame(self, computation, arguments), len(self.values), len(self.scratch)
         self.frames.append(frame)
         for instruction in computation.instructions:
-            make = MAKE.get(_long_form(instruction.opcode))
+            make = MAKE.get(long_form(instruction.opcode))
             made = make(frame, instruction) if make else None
             if made is not None and not isinstance(made, list):
                 made = yield from made

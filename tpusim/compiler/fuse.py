@@ -12,7 +12,7 @@ compiled ahead of time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from tpusim.compiler.target import Target
@@ -356,29 +356,24 @@ class _Fusion:
 
 def _product_behind(node: Node) -> Node | None:
     """Return the product that would be in the kernel of a node if that began one, None if there is none."""
-    private, todo = {node}, [node]
-    while todo:
-        for operand in todo.pop().operands:
-            if operand not in private and private.issuperset(operand.users):
-                if operand.opcode in PRODUCTS:
-                    return operand
-                if operand.opcode in KEEPS_TILES:
-                    private.add(operand)
-                    todo.append(operand)
-    return None
+    return next((one for one in _made_for(node, KEEPS_TILES) if one.opcode in PRODUCTS), None)
 
 
 def _is_of_row(node: Node) -> bool:
     """Return whether a row window is made for this node alone: one kernel makes both, of what it has in registers."""
+    return any(one.opcode == "reduce-window" and _is_row_window(one) for one in _made_for(node, FUSES_INTO_USERS))
+
+
+def _made_for(node: Node, through: Collection[str]) -> Iterator[Node]:
+    """Yield what is made for a node alone; behind these what is made for those alone that have some opcodes."""
     private, todo = {node}, [node]
     while todo:
         for operand in todo.pop().operands:
-            if operand not in private and operand.opcode in FUSES_INTO_USERS and private.issuperset(operand.users):
-                if operand.opcode == "reduce-window" and _is_row_window(operand):
-                    return True
-                private.add(operand)
-                todo.append(operand)
-    return False
+            if operand not in private and private.issuperset(operand.users):
+                yield operand
+                if operand.opcode in through:
+                    private.add(operand)
+                    todo.append(operand)
 
 
 def _is_kernel(node: Node) -> bool:

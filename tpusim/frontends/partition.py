@@ -13,7 +13,8 @@ from typing import Any, Final
 from tpusim.limits import DEVICES
 
 _PASS: Final = "spmd-partitioning"
-_BYTECODE: Final = b"ML\xefR"
+BYTECODE: Final = b"ML\xefR"
+"""What MLIR's bytecode begins with."""
 
 
 def partitioned_text(program: Any) -> str:
@@ -41,7 +42,7 @@ def _parsed(content: bytes) -> Any:
     for dialect in (stablehlo, chlo, sdy):
         dialect.register_dialect(context)
     with context:
-        if content.startswith(_BYTECODE):
+        if content.startswith(BYTECODE):
             return stablehlo.deserialize_portable_artifact(context, content)
         return ir.Module.parse(content)
 

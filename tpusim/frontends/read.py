@@ -14,19 +14,18 @@ from typing import Final
 
 from tpusim.apart import read_apart
 from tpusim.errors import ProgramError
-from tpusim.frontends.partition import partitioned_text
+from tpusim.frontends.partition import BYTECODE, partitioned_text
 from tpusim.frontends.xla import jaxlib, module_text
 from tpusim.limits import bounded
 from tpusim.source import SourceText
 
-_BYTECODE: Final = b"ML\xefR"
 _MLIR_TEXT: Final = re.compile(rb'(?:\s|//[^\n]*)*(?:module\s*[@{a]|"builtin\.module"|func\.func\b|[#!]\w+\s*=)')
 _MLIR_PLACE: Final = re.compile(r"(?:^|\s)-:(\d+):(\d+): error: ([^\n]*)")
 
-# The first field of either message has number 1 and a length; the second of a HloModuleProto, the name of its entry,
-# has number 2, which HloProto does not use.
 _SHARED: Final = "sharding={devices="
 
+# The first field of either message has number 1 and a length; the second of a HloModuleProto, the name of its entry,
+# has number 2, which HloProto does not use.
 _FIRST_FIELD: Final = b"\x0a"
 _ENTRY_NAME: Final = b"\x12"
 _LOOKED_AT: Final = 1 << 20
@@ -36,8 +35,8 @@ def hlo_text(content: bytes, name: str, *, whole: bool = False) -> str | None:
     """Return the HLO text of a program in another form; nothing for what is not of one, such as HLO text.
 
     Of a program for several devices it is what each of them runs, or the ``whole`` one. ``name`` is the file's, for
-    messages. Raises ConfigError if jaxlib is needed and missing, ProgramError if the
-    program is damaged or not one that XLA takes.
+    messages. Raises ConfigError if jaxlib is needed and missing, ProgramError if the program is damaged or not one that
+    XLA takes.
     """
     for is_of_form, read in _FORMS:
         if is_of_form(content):
@@ -61,7 +60,7 @@ def _guarded(read: Callable[[bytes, str], str], content: bytes, name: str) -> st
 
 
 def _is_stablehlo(content: bytes) -> bool:
-    return content.startswith(_BYTECODE) or _MLIR_TEXT.match(content, 0, _LOOKED_AT) is not None
+    return content.startswith(BYTECODE) or _MLIR_TEXT.match(content, 0, _LOOKED_AT) is not None
 
 
 def _is_serialised(content: bytes) -> bool:
@@ -93,7 +92,7 @@ def _refused(content: bytes, name: str, reason: str, version: str) -> ProgramErr
     found = _MLIR_PLACE.search(reason)
     message = found[3] if found else reason.partition("\n")[0]
     expected = f"expected StableHLO with a function 'main', as XLA (jaxlib {version}) reads it, found: {message}"
-    if not found or content.startswith(_BYTECODE):
+    if not found or content.startswith(BYTECODE):
         return ProgramError(f"{name}: {expected}")
     text = content.decode(errors="replace")
     line, column = int(found[1]), int(found[2])

@@ -81,6 +81,13 @@ def async_parts(opcode: str) -> tuple[str, str] | None:
 
 
 @cache
+def long_form(opcode: str) -> str:
+    """Return the opcode that the short form of an asynchronous operation stands for; of any other the same."""
+    parts = async_parts(opcode)
+    return f"async-{parts[1]}" if parts else opcode
+
+
+@cache
 def async_phase(opcode: str) -> str:
     """Return ``start``, ``update`` or ``done`` of an asynchronous operation around another; else an empty string."""
     parts = async_parts(opcode)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -10,10 +9,10 @@ import msgspec
 from tpusim.allocation.forwarding import branch_names
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import COLLECTIVES, DMA_COPIES, async_parts
+from tpusim.ir.ops import COLLECTIVES, DMA_COPIES, async_parts, long_form
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
-from tpusim.lowering.scope import RULES, Nested, Rule, Scope, rule
+from tpusim.lowering.scope import RULES, Nested, Scope, rule
 from tpusim.nesting import walk_nested
 from tpusim.program.module import inner_lists, walk
 from tpusim.program.steps import AnyStep, Branch, Call, Choice, Kernel, Loop, Steps
@@ -36,18 +35,11 @@ def lower_computation(scope: Scope) -> Steps:
             return known
         steps: list[AnyStep] = []
         for instruction in inner.computation.instructions:
-            found = _rule_of(instruction.opcode)(inner, instruction)
+            found = RULES[long_form(instruction.opcode)](inner, instruction)
             steps += found if isinstance(found, tuple) else (yield from found)
         return shared.enter(inner.context, tuple(steps))
 
     return walk_nested(lowered, scope)
-
-
-@cache
-def _rule_of(opcode: str) -> Rule:
-    """Return the rule of an opcode, or of the long form that it is short for."""
-    short = async_parts(opcode)
-    return RULES[f"async-{short[1]}" if short else opcode]
 
 
 class _Shared:
@@ -164,7 +156,7 @@ def lower_async_start(scope: Scope, instruction: Instruction) -> Nested:
         return (_async_copy(scope, instruction, wrapped.opcode),)
     # What remains has no engine of its own: it goes to the processors beside the core.
     label = scope.label(instruction, "async call")
-    found = _rule_of(wrapped.opcode)(where, wrapped)
+    found = RULES[long_form(wrapped.opcode)](where, wrapped)
     return (Call(**label, body=found if isinstance(found, tuple) else (yield from found), is_async=True),)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tpusim.errors import ProgramError, SimulationError, TpusimError, UnsupportedError
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import OPERATIONS, Category, async_parts
+from tpusim.ir.ops import OPERATIONS, Category, long_form
 from tpusim.nesting import on_one_stack
 from tpusim.numerics.chains import Unit, compute_chain, units_of
 from tpusim.numerics.ops.dynamic import fit_together
@@ -102,9 +102,8 @@ def _cut_to_size(instruction: Instruction, operands: list[Any]) -> list[Any]:
 
 def rule_of(instruction: Instruction) -> Any:
     """Return the numeric rule of an instruction; a short asynchronous form has the rule of the long one."""
-    short = async_parts(instruction.opcode)
     # Looked up as async-start, which finds the rule of the operation inside by itself.
-    opcode = f"async-{short[1]}" if short else instruction.opcode
+    opcode = long_form(instruction.opcode)
     if opcode not in RULES:
         raise UnsupportedError(
             f"{instruction.name}: no numeric rule for {instruction.opcode!r}: its value is not computed"

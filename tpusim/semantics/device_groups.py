@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import OPERATIONS
+from tpusim.limits import DEVICES
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import Site, require
 from tpusim.semantics.marks import DEVICE_ORDER, mark_of
@@ -121,6 +122,11 @@ def check_groups(site: Site, uniform: bool = True) -> str:
     require(expected in (1, len(ids)), "groups_c5", len(ids), "for", expected)
     require(not uniform or len(set(map(len, groups))) == 1, "groups_c6", shown)
     return mode
+
+
+def most_ids(count: int) -> int:
+    """Return how many ids there may be if a module says ``count``, which as 1 may also mean that it is not stated."""
+    return count if count > 1 else DEVICES.most
 
 
 def site_id_count(site: Site, mode: str) -> int:

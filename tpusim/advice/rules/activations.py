@@ -17,8 +17,7 @@ def activations(case: Case) -> Iterator[Trial]:
 
     Where something is computed again already, what is stacked may be no more than what it is computed from.
     """
-    fits = case.result.summary.memory.peak_hbm_bytes <= case.chip.hbm.available_bytes
-    if fits or any(is_recomputed(step.name, step.op_name) for step in case.program.every_step):
+    if case.room_bytes >= 0 or any(is_recomputed(step.name, step.op_name) for step in case.program.every_step):
         return
     profile = memory_profile(case.program, HBM)
     saved = {

@@ -52,7 +52,7 @@ def donation(case: Case) -> Iterator[Trial]:
     except TpusimError:
         return
     copied = sorted((pair for pair in pairs if pair.copies), key=lambda pair: pair.name)
-    saved = case.result.summary.memory.peak_hbm_bytes - after
+    saved = case.peak_hbm_bytes - after
     if saved > 0 or copied:
         names = [pair.name for pair in (copied or pairs)]
         updates = [step for step in case.program.steps if isinstance(step, Kernel) and step.source]

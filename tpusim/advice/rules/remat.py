@@ -66,13 +66,12 @@ def recomputation(case: Case) -> Iterator[Trial]:
     pairs = list(_paired([step for step in kernels if id(step) in made], set(map(id, again)), made))
     policy = "dots_saveable"
     batched = [pair for pair in pairs if id(pair.step) in in_loops and made[id(pair.step)].is_batched]
-    if batched and not _pays(batched, made, case):
+    if batched and not _pays(batched, made, counts, case):
         pairs, policy = [pair for pair in pairs if pair not in batched], "dots_with_no_batch_dims_saveable"
     found = [pair.step for pair in pairs]
     kept_bytes = sum(made[id(step)].n_bytes * counts.get(id(step), 1) for step in found)
-    room = case.chip.hbm.available_bytes - case.result.summary.memory.peak_hbm_bytes
     looped = [pair for pair in pairs if id(pair.step) in in_loops]
-    if case.share(*found) < LEAST_SHARE or kept_bytes > room or not _pays(looped, made, case):
+    if case.share(*found) < LEAST_SHARE or kept_bytes > case.room_bytes or not _pays(looped, made, counts, case):
         return
     kept = _kept(pairs, made, in_loops)
     gone: dict[int, Steps] = {id(step): () for step in again if id(step) not in in_loops}
@@ -86,9 +85,8 @@ def recomputation(case: Case) -> Iterator[Trial]:
     )
 
 
-def _pays(pairs: Sequence[_Pair], made: Mapping[int, _Product], case: Case) -> bool:
+def _pays(pairs: Sequence[_Pair], made: Mapping[int, _Product], counts: Mapping[int, int], case: Case) -> bool:
     """Return whether keeping products in stacks saves more of their time than is uncertain about it."""
-    counts = {id(step): count for step, count in walk(case.program.steps)}
     saved_ps = again_ps = 0
     for step, twin, _ in pairs:
         count = counts.get(id(step), 1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tpusim.limits import DEVICES
-from tpusim.semantics.device_groups import check_groups, group_mode, group_size, site_id_count, stated_groups
+from tpusim.semantics.device_groups import check_groups, group_mode, group_size, most_ids, site_id_count, stated_groups
 from tpusim.semantics.infer.async_ops import elements_of
 from tpusim.semantics.infer.reduction import check_reducer
 from tpusim.semantics.infer.site import Site, broken, infers, require
@@ -175,12 +174,10 @@ def _check_pairs(site: Site, most: int) -> None:
     """Require pairs of devices that exist, in which each is a source and a target at most ``most`` times."""
     pairs = site.attributes["source_target_pairs"]
     require(all(len(pair) == 2 for pair in pairs), "collective_permute_c1", pairs)
-    count = site_id_count(site, group_mode(site.opcode, site.attributes))
+    count = most_ids(site_id_count(site, group_mode(site.opcode, site.attributes)))
     ids = [number for pair in pairs for number in pair]
-    # One device may also mean that the module does not say how many there are.
-    most_devices = count if count > 1 else DEVICES.most
-    if ids and (min(ids) < 0 or max(ids) >= most_devices):
-        raise broken("collective_permute_c2", f"{min(ids)} to {max(ids)} of {most_devices}")
+    if ids and (min(ids) < 0 or max(ids) >= count):
+        raise broken("collective_permute_c2", f"{min(ids)} to {max(ids)} of {count}")
     for side, label in ((0, "collective_permute_c3"), (1, "collective_permute_c4")):
         numbers = [pair[side] for pair in pairs]
         if len(set(numbers)) < len(numbers) and any(numbers.count(number) > most for number in set(numbers)):

@@ -14,8 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias
 
 from tpusim.ir.ops import TRANSFER_DONES, TRANSFERS
-from tpusim.limits import DEVICES
-from tpusim.semantics.device_groups import channel_pairs
+from tpusim.semantics.device_groups import channel_pairs, most_ids
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.shape import compatible
@@ -28,12 +27,11 @@ _ORDER = (("recv", "send"), ("send", "recv-done"), ("recv", "recv-done"), ("send
 @checks
 def _check_devices(view: View) -> Iterator[Finding]:
     """Check that the devices exist between which a message goes."""
-    count = view.module.device_count
-    most_devices = count if count > 1 else DEVICES.most
+    count = most_ids(view.module.device_count)
     for call in view.all_of(TRANSFERS):
         ends = [device for pair in channel_pairs(view.module, call.instruction) or () for device in pair]
-        if ends and max(ends) >= most_devices:
-            yield at(call, "channel_c5", f"{max(ends)} of {most_devices}")
+        if ends and max(ends) >= count:
+            yield at(call, "channel_c5", f"{max(ends)} of {count}")
 
 
 @checks
