@@ -61,6 +61,9 @@ COMPUTED_DEVICES: Final = Limit("a number of devices whose values are computed",
 DEVICES_APART: Final = Limit("a number of devices that are run one by one", 2**15)
 """Each is a run of its own on the one clock; no slice of a known chip has as many."""
 
+POSITIONS: Final = Limit("positions of a schedule", 2**20, least=0)
+"""That buffers of a program without one count in: how much is alive is told for each."""
+
 COMPUTED_ELEMENTS: Final = Limit("a number of elements to compute", 2**40, least=0)
 """Some hundred times what fits a large machine; what NumPy cannot count is far beyond."""
 
