@@ -18,6 +18,7 @@ from tpusim.allocation.placement import (
     Place,
     counted_temp_bytes,
     fill_heap,
+    kind_of,
     lay_side_by_side,
     module_order,
     place_of,
@@ -73,7 +74,7 @@ def plan_buffers(
         )
         of_tables.append(replace(made, opcode="tuple", offset_bytes=heap_bytes))
         heap_bytes += table_bytes
-    temp_bytes = counted_temp_bytes(heap_bytes, [*places, *tables], liveness)
+    temp_bytes = counted_temp_bytes(heap_bytes, sum(tables), places, liveness)
     addresses = _addresses(liveness, places, heap_bytes) if with_addresses else {}
     sizes = (*(_sized(place, *life) for place in places for life in place.lives), *of_tables)
 
@@ -86,17 +87,18 @@ def plan_buffers(
     return BufferPlan(tuple(liveness.schedule), PlannedBuffers(sizes, make), temp_bytes, addresses)
 
 
-def _places(liveness: Liveness) -> tuple[list[Place], list[Place]]:
-    """Return the places of all that needs memory, and apart from them those of the tuples' tables between."""
+def _places(liveness: Liveness) -> tuple[list[Place], list[int]]:
+    """Return the places of all that needs memory, and apart from them the bytes of the tuples' tables between."""
     places: list[Place] = []
-    tables: list[Place] = []
+    tables: list[int] = []
     for values in liveness.buffers():
-        if sum([value.n_bytes for value in values]):
-            place = place_of(values)
-            if not place.is_table:
-                places.append(place)
-            elif place.kind == "temporary":
-                tables.append(place)
+        n_bytes = values[0].n_bytes if len(values) == 1 else max([value.n_bytes for value in values])
+        if not n_bytes:
+            continue
+        if not isinstance(values[0].shape, TupleShape):
+            places.append(place_of(values))
+        elif kind_of(values[0], is_result=any(value.is_result for value in values)) == "temporary":
+            tables.append(n_bytes)
     places += [place_of((value,), "scratch") for value in liveness.scratch]
     return places, tables
 
