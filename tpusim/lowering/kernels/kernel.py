@@ -42,7 +42,7 @@ from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
-from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
+from tpusim.semantics.demand.needs import Access, accesses, demand_of, needed_shares
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.semantics.products import (
     BATCH,
@@ -109,7 +109,7 @@ def plan_of(scope: Scope, instruction: Instruction) -> Plan:
     sides = _sides(body, products[0][0]) if products else {}
     feeds = {body.operands[-1 - at].name: side for at, side in sides.items() if at < 0}
     touched = accesses(body, demand, instruction)
-    shares = _shares(body, demand)
+    shares = needed_shares(body, demand)
     costs = value_costs(scope, body.values, shares)
     return Plan(scope, instruction, body, touched, products, sides, feeds, shares, costs)
 
@@ -212,19 +212,14 @@ def _product(item: Inner) -> Product:
     return canonical_product(item.instruction, shapes)
 
 
-def _shares(body: Body, demand: Demand) -> list[float]:
-    pairs = zip(demand.values, body.values, strict=True)
-    return [needed_share(parts, item.instruction.shape) for parts, item in pairs]
-
-
 def _other_costs(plan: Plan, nest: Nest | None) -> dict[int, ValueCost]:
     """Return what all in a kernel but its products takes, by position: what is needed, as often as it is made."""
     # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
-    found = {}
+    found, shares, sides = {}, plan.shares, plan.sides
     for at, cost in plan.costs.items():
         # What is made for an operand of the product stays as long as its tile does, and is then made anew.
-        times = plan.shares[at] * uses.get(plan.sides.get(at, ""), 1.0)
+        times = shares[at] * uses.get(sides[at], 1.0) if at in sides else shares[at]
         # Of most values all is needed once.
         found[at] = cost if times == 1 else cost.times(times, plan.body.values[at].instruction.opcode, plan.scope.chip)
     return found
