@@ -67,11 +67,12 @@ def _open(module: Module, fusion: Inner, found: list[Inner]) -> int:
     """Append what a fusion runs to ``found``; return where its value is."""
     called = module[fusion.instruction.attributes["calls"]]
     at: dict[str, int] = {}
+    place = at.__getitem__
     for inner in called.instructions:
         if inner.opcode == "parameter":
             at[inner.name] = fusion.operands[inner.immediate]  # type: ignore[index]
             continue
-        item = Inner(called, inner, tuple([at[name] for name in inner.operands]))
+        item = Inner(called, inner, tuple(map(place, inner.operands)))
         if inner.opcode == "fusion":
             at[inner.name] = _open(module, item, found)
         else:
