@@ -55,7 +55,7 @@ class Value(msgspec.Struct, eq=False):
     # Written over an operand, as it must be: an update in place.
     is_update: bool = False
     # The value whose memory it takes over by the compiler's choice: no rule makes the two share.
-    takes_over: int | None = None
+    takes_over: Value | None = None
     # The values, side by side, that it joins: it lies where they do.
     joins: tuple[Value, ...] = ()
 
@@ -163,6 +163,7 @@ class Liveness:
         frame, begin, scratch_begin = Frame(self, computation, arguments), len(self.values), len(self.scratch)
         self.frames.append(frame)
         for instruction in computation.instructions:
+            before = len(self.values)
             make, is_use, is_copy = _kind_of(instruction.opcode)
             made = make(frame, instruction) if make else None
             if made is not None and not isinstance(made, list):
@@ -170,9 +171,11 @@ class Liveness:
             if is_use:
                 frame.use(instruction.operands)
             frame.values[instruction.name] = frame.made(instruction) if made is None else made
-            if is_copy:
-                frame.name_origin(instruction)
-            frame.end(instruction)
+            if is_copy and len(self.values) > before and "metadata" not in instruction.attributes:
+                frame.name_origin(instruction, self.values[before:])
+            if "backend_config" in instruction.attributes:
+                frame.note_scratch(instruction)
+            self.end(instruction)
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
         result = frame.values[computation.root_name]
@@ -264,7 +267,7 @@ class Liveness:
     def take_over(self, one: Node, other: Node) -> None:
         """Note that a value takes over the memory of another, which the program no longer uses."""
         if len(one) == len(other) == 1:
-            self.values[other[0]].takes_over = one[0]
+            self.values[other[0]].takes_over = self.values[one[0]]
 
     def buffer(self, number: int) -> int:
         """Return the number that stands for all values that lie where this one does."""
@@ -275,20 +278,24 @@ class Liveness:
             number = joined[number]
         return number
 
-    def memory_ends(self) -> list[int]:
-        """Return the last position at which each value's memory is in use, by itself or by what takes it over."""
-        last = [value.last for value in self.values]
+    def memory_ends(self) -> dict[int, int]:
+        """Return, by the ``id`` of each value that others take over, where the last use of its memory is."""
+        ends: dict[int, int] = {}
         # Backwards, since a value that takes over comes later.
-        taken = [(n, value.takes_over) for n, value in enumerate(self.values) if value.takes_over is not None]
-        for number, before in reversed(taken):
-            last[before] = max(last[before], last[number])
-        return last
+        taken = [(value, value.takes_over) for value in reversed(self.values) if value.takes_over is not None]
+        for value, before in taken:
+            ends[id(before)] = max(ends.get(id(before), before.last), ends.get(id(value), value.last))
+        return ends
 
     def buffers(self) -> list[list[Value]]:
         """Return the values of every buffer, in the order of the schedule."""
         found: dict[int, list[Value]] = {}
         for number, value in enumerate(self.values):
-            found.setdefault(self.buffer(number) if number in self._joined else number, []).append(value)
+            home = self.buffer(number) if number in self._joined else number
+            if home in found:
+                found[home].append(value)
+            else:
+                found[home] = [value]
         return list(found.values())
 
 
@@ -301,8 +308,6 @@ class Frame:
         self.computation = computation
         self.arguments = arguments
         self.values: dict[str, Nodes] = {}
-        # So many values there were before the instruction that is under way.
-        self._before = len(liveness.values)
 
     def use(self, names: Iterable[str]) -> None:
         """Keep what an instruction reads."""
@@ -312,22 +317,18 @@ class Frame:
                 for number in part:
                     values[number].last = now
 
-    def name_origin(self, instruction: Instruction) -> None:
-        """Give the values that a copy made the origin of what it copies, if it states none of its own."""
-        made = self.liveness.values[self._before :]
-        if made and "metadata" not in instruction.attributes:
-            copied = [part[0] for name in instruction.operands[:1] for part in self.values[name] if part]
-            for value in made if copied else ():
-                value.origin = self.liveness.values[copied[0]].origin
+    def name_origin(self, instruction: Instruction, made: Iterable[Value]) -> None:
+        """Give the values that a copy without an origin of its own made that of what it copies."""
+        copied = [part[0] for name in instruction.operands[:1] for part in self.values[name] if part]
+        for value in made if copied else ():
+            value.origin = self.liveness.values[copied[0]].origin
 
-    def end(self, instruction: Instruction) -> None:
-        """End an instruction, with what it needs while it runs."""
-        liveness = self.liveness
-        if "backend_config" in instruction.attributes and instruction.backend_config.scoped_vmem_bytes:
-            now, n_bytes = liveness.now, instruction.backend_config.scoped_vmem_bytes
-            liveness.scratch.append(Value(instruction, instruction.shape, n_bytes, VMEM, now, now, instruction))
-        liveness.end(instruction)
-        self._before = len(liveness.values)
+    def note_scratch(self, instruction: Instruction) -> None:
+        """Note the memory that an instruction needs while it runs."""
+        n_bytes, now = instruction.backend_config.scoped_vmem_bytes, self.liveness.now
+        if n_bytes:
+            scratch = Value(instruction, instruction.shape, n_bytes, VMEM, now, now, instruction)
+            self.liveness.scratch.append(scratch)
 
     def made(self, instruction: Instruction) -> Nodes:
         """Return new values, in the place of an operand where they are written over it."""

@@ -19,7 +19,7 @@ from tpusim.shapes.shape import ArrayShape
 # The attributes of instructions whose computations are scheduled, in the order of XLA's lists of callees.
 _CALLEES = ("to_apply", "body", "condition", "branch_computations", "true_computation", "false_computation")
 
-_KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
+KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
 
 
 class Place(msgspec.Struct, eq=False):
@@ -64,22 +64,14 @@ class Place(msgspec.Struct, eq=False):
         return isinstance(shape, ArrayShape) and not shape.rank and self.values[0].instruction.opcode != "fusion"
 
 
-def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
+def place_of(values: Sequence[Value], kind: BufferKind, n_bytes: int) -> Place:
     """Return the place that values share, as large as the largest of them."""
     first = values[0]
-    is_result, size = first.is_result, first.n_bytes
     intervals: tuple[Interval, ...] = ((first.first, first.last),)
     # Most places have one value.
     if len(values) > 1:
-        is_result, size = any(value.is_result for value in values), max(value.n_bytes for value in values)
         intervals = united([(value.first, value.last) for value in values])
-    return Place(values, kind or kind_of(first, is_result=is_result), size, first.space, intervals)
-
-
-def kind_of(value: Value, *, is_result: bool) -> BufferKind:
-    """Return what the place of a value is for, the first that lies there; ``is_result`` if any of them is."""
-    # A parameter of a called computation is its caller's value, so that one here is the program's.
-    return _KINDS.get(value.instruction.opcode, "output" if is_result else "temporary")
+    return Place(values, kind, n_bytes, first.space, intervals)
 
 
 def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -143,7 +135,7 @@ def reuse_output_memory(places: Sequence[Place], order: Mapping[int, int]) -> No
 def _is_reusable(place: Place) -> bool:
     """Return whether a place is the program's to write: an output's, or an argument's that an output overwrites."""
     # Temporaries, which most are, are no results.
-    return place.kind != "temporary" and any(v.is_result and v.instruction.opcode not in _KINDS for v in place.values)
+    return place.kind != "temporary" and any(v.is_result and v.instruction.opcode not in KINDS for v in place.values)
 
 
 def _home(place: Place, reusable: Sequence[Place]) -> Place | None:
@@ -193,9 +185,10 @@ def counted_temp_bytes(heap_bytes: int, tables_bytes: int, places: Sequence[Plac
     in_heap = [place for place in places if place.space == HBM and place.needs_heap]
     if all(place.is_scalar for place in in_heap):
         return 0
-    until = {id(value): last for value, last in zip(liveness.values, liveness.memory_ends(), strict=True)}
-    made = (value for place in in_heap for value in place.values if not (value.is_phi or value.is_update))
-    used = peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.takes_over is None)
+    until = liveness.memory_ends()
+    made = [value for place in in_heap for value in place.values if not (value.is_phi or value.is_update)]
+    made = [value for value in made if value.takes_over is None]
+    used = peak_bytes((value.first, until.get(id(value), value.last), value.n_bytes) for value in made)
     return 2 * heap_bytes - used - tables_bytes
 
 
@@ -235,12 +228,12 @@ def post_order(computation: Computation) -> Iterable[Instruction]:
     for end in computation.instructions:
         waiting = [end] if end.name not in computation.used else []
         while waiting:
-            top, count = waiting[-1], len(waiting)
+            top = waiting[-1]
             # The first operand is to be walked first, so it goes on top.
             for name in reversed(top.operands):
                 if name not in found:
                     waiting.append(by_name[name])
-            if len(waiting) == count:
+            if waiting[-1] is top:
                 # What two have waited for keeps its first place.
                 found[waiting.pop().name] = top
     return found.values()

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from tpusim.allocation.heap import SPARE_BYTES, aligned, alignment_bytes
 from tpusim.allocation.liveness import Liveness
 from tpusim.allocation.placement import (
+    KINDS,
     Place,
     counted_temp_bytes,
     fill_heap,
-    kind_of,
     lay_side_by_side,
     module_order,
     place_of,
@@ -92,14 +92,18 @@ def _places(liveness: Liveness) -> tuple[list[Place], list[int]]:
     places: list[Place] = []
     tables: list[int] = []
     for values in liveness.buffers():
-        n_bytes = values[0].n_bytes if len(values) == 1 else max([value.n_bytes for value in values])
-        if not n_bytes:
-            continue
-        if not isinstance(values[0].shape, TupleShape):
-            places.append(place_of(values))
-        elif kind_of(values[0], is_result=any(value.is_result for value in values)) == "temporary":
+        first = values[0]
+        is_result, n_bytes = first.is_result, first.n_bytes
+        # Most lie by themselves.
+        if len(values) > 1:
+            is_result, n_bytes = any(value.is_result for value in values), max(value.n_bytes for value in values)
+        # A parameter of a called computation is its caller's value, so that one here is the program's.
+        kind = KINDS.get(first.instruction.opcode, "output" if is_result else "temporary")
+        if n_bytes and not isinstance(first.shape, TupleShape):
+            places.append(place_of(values, kind, n_bytes))
+        elif n_bytes and kind == "temporary":
             tables.append(n_bytes)
-    places += [place_of((value,), "scratch") for value in liveness.scratch]
+    places += [place_of((value,), "scratch", value.n_bytes) for value in liveness.scratch]
     return places, tables
 
 

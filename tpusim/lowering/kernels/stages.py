@@ -79,7 +79,7 @@ def _is_gone_through_again(
 ) -> bool:
     """Return whether a value that needs a reduction also needs what a product makes."""
     behind = {reduction}
-    for at, operands in enumerate(made_of):
+    for at, operands in enumerate(made_of[reduction + 1 :], reduction + 1):
         if not behind.isdisjoint(operands):
             behind.add(at)
             if at not in names and any(o in from_product - behind for o in operands):

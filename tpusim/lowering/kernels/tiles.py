@@ -81,9 +81,10 @@ class Nest(msgspec.Struct, frozen=True):
         if array == OUT:
             return self.distinct(OUT)
         # What a core goes round only once moves nothing.
-        once = [self.cores if i == self.split else 1 for i in range(len(self.loops))]
-        moving = [i for i, loop in enumerate(self.loops) if array in TOUCHES[loop.role] and loop.trips > once[i]]
-        last = max(moving, default=-1)
+        last = -1
+        for at, loop in enumerate(self.loops):
+            if array in TOUCHES[loop.role] and loop.trips > (self.cores if at == self.split else 1):
+                last = at
         fetched = prod([loop.trips for loop in self.loops[: last + 1]])
         # What does not depend on the loop that is split every core fetches for itself.
         return fetched if self.split <= last else fetched * self.cores
@@ -280,7 +281,7 @@ def _units(shape: ArrayShape, block: tuple[int, int]) -> tuple[int, ...]:
 
 
 # Most operands of a kernel are alike, and cut alike.
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1024)
 def run_bytes(shape: ArrayShape, bounds: tuple[int, ...], block: tuple[int, int]) -> int:
     """Return how many bytes of a block lie one after the other in memory; 0 if all of it does."""
     run, sizes = prod(block) * shape.dtype.bits // 8, blocks(shape, block)
@@ -302,7 +303,7 @@ def run_pitch_bytes(shape: ArrayShape, bounds: tuple[int, ...], block: tuple[int
     return 0
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1024)
 def cut_alike(
     tiled: ArrayShape, bounds: tuple[int, ...], array: ArrayShape, block: tuple[int, int]
 ) -> tuple[tuple[int, ...], float]:
