@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
-from tpusim.hardware.units import MemorySpace
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import ASYNC_DONES, FREE, TRANSFERS, VIEWS, async_phase
 from tpusim.lowering.scope import Scope, rule
@@ -36,16 +34,11 @@ def copy_step(scope: Scope, instruction: Instruction, source: Shape, target: Sha
     return Copy(
         **scope.label(instruction, "async copy"),
         n_bytes=float(physical_bytes(moved or target)),
-        source_space=_space_of(source),
-        target_space=_space_of(target),
+        # A copy moves one array, so its first leaf speaks for all.
+        source_space=space_of((*leaves(source), source)[0]),
+        target_space=space_of((*leaves(target), target)[0]),
         is_prefetch="cross_program_prefetch_index" in instruction.attributes,
     )
-
-
-@lru_cache(maxsize=1024)
-def _space_of(shape: Shape) -> MemorySpace:
-    # A copy moves one array, so its first leaf speaks for all.
-    return space_of((*leaves(shape), shape)[0])
 
 
 @rule("async-update", *ASYNC_DONES)

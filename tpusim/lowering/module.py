@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
@@ -99,10 +98,9 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
     return structs.replace(placed, topology=mark_of(module, TOPOLOGY), device_order=order)
 
 
-@lru_cache(maxsize=1024)
 def device_bytes(shape: Shape) -> int:
     """Return the physical bytes of a shape's arrays, those in host memory left out."""
-    return sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) != HOST)
+    return sum([physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) != HOST])
 
 
 def alias_bytes(module: Module) -> int:
