@@ -176,6 +176,8 @@ _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 
 
 def field_of(key: str, where: str) -> Field:
     """Return what ``key`` (dotted: ``hbm.efficiency``) may hold; raise ConfigError with the nearest known key."""
+    if key in FIELDS:
+        return FIELDS[key]
     section, _, element_type = key.rpartition(".")
     if section == _RATES and element_type in OPERAND_TYPES:
         return Field(key, float, _RATE)
@@ -198,9 +200,7 @@ def field_of(key: str, where: str) -> Field:
             hint = did_you_mean(element_type, kind.names)
             raise ConfigError(f"{where}: {key!r}: expected {section}. and one of {', '.join(kind.names)}{hint}")
         return Field(key, float, kind.range)
-    if key not in FIELDS:
-        raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key)}; `tpusim chips NAME` lists all keys")
-    return FIELDS[key]
+    raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key)}; `tpusim chips NAME` lists all keys")
 
 
 def energy_activities() -> tuple[str, ...]:

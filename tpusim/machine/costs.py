@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
@@ -80,8 +79,7 @@ def traits_of(steps: tuple[AnyStep, ...]) -> Traits:
     )
 
 
-@dataclass(slots=True)
-class KernelCost:
+class KernelCost(msgspec.Struct):
     """What a kernel takes, and what it took, with the details of its record, when nothing disturbed it."""
 
     time: KernelTime
