@@ -24,7 +24,7 @@ def _leave_unread(name: str) -> None:
     package, loader = module_from_spec(spec), spec.loader
 
     def read(attribute: str) -> Any:
-        # The first to ask has it read; who asks meanwhile is its own code, of its modules.
+        # The first time only: its own code may ask while it runs.
         if package.__dict__.pop("__getattr__", None):
             loader.exec_module(package)
         return package.__getattribute__(attribute)

@@ -115,9 +115,13 @@ class Core:
 
     def start(self, step: AnyStep, activity: Generator[Event, Any, Any], what: str) -> None:
         """Start something beside the core under the name of its step; ``what`` is how a wait for it is called."""
-        self._started[step.name] = (self.device.launch(activity), what)
+        self.note(step, self.device.launch(activity), what)
         if isinstance(step, Collective):
             self._collectives[step.name] = step
+
+    def note(self, step: AnyStep, ended: Event, what: str) -> None:
+        """Note under the name of its step what has been started beside the core, by the event of its end."""
+        self._started[step.name] = (ended, what)
 
     def _wait(self, step: AnyStep) -> Activity:
         """Wait until all that ``step`` needs has ended, and record the time lost."""

@@ -54,8 +54,10 @@ class Recorder:
             op_name=step.op_name,
             source=step.source,
             call=call,
-            **details,
         )
+        # A third of the time that they would take as arguments, each time other ones.
+        for field, value in details.items():
+            setattr(record, field, value)
         self.records.append(record)
         if self._progress is not None:
             self._progress(record)
