@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -46,7 +46,7 @@ class ByIdentity(Generic[S, P, V]):
         return found[0]
 
 
-class GroupShare(NamedTuple):
+class GroupShare(msgspec.Struct, frozen=True):
     """One group of a collective: its place in the list, its devices, its own members of a cohort, its device count."""
 
     place: int
@@ -55,7 +55,7 @@ class GroupShare(NamedTuple):
     size: int
 
 
-class Traits(NamedTuple):
+class Traits(msgspec.Struct, frozen=True):
     """What of some steps may keep one run of them from standing for others.
 
     Devices wait for each other in them (``communicates``), they meet the host (``meets_host``), or something in them is

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from tpusim.cost.dma import memory_rates
 from tpusim.hardware.units import HOST_IN, HOST_OUT, UNITS, VMEM, peak_bytes_per_second
@@ -82,7 +84,7 @@ class HostQueues:
         self.ended.add(True)
 
 
-class Visit(NamedTuple):
+class Visit(msgspec.Struct, frozen=True):
     """A visit to steps that others run as well: how long it took, what was recorded, what links carried meanwhile."""
 
     duration_ps: int
@@ -90,7 +92,7 @@ class Visit(NamedTuple):
     carried: Mapping[int, float]
 
 
-class CopyCost(NamedTuple):
+class CopyCost(msgspec.Struct, frozen=True):
     """The bytes of a copy by memory, as the memory feels them, and the details of its record."""
 
     loads: dict[str, float]
