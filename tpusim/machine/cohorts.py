@@ -122,7 +122,7 @@ def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool
     for number, (program, devices) in enumerate(assigned):
         distances = []
         for step in collectives[id(program)]:
-            plans = [costs.plan(step, devices, place) for place in costs.places(step, devices, number)]
+            plans = [costs.plan_of_each(step, devices)[place] for place in costs.places(step, devices, number)]
             distances.append(tuple(sorted(plan[1:] for plan in plans)))
         choices = tuple(devices.chosen_values(step, number) for step in program.choosers)
         found[id(program), devices, tuple(distances), choices, costs.rates_of(number)].append(number)
