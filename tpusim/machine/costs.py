@@ -179,6 +179,19 @@ class Costs:
         """Return the plan of each of a collective's groups by itself; which links it takes is that of one like it."""
         return self._group_plans.of_each(step, self.groups(step, devices))
 
+    def distances(self, step: Collective, devices: DeviceSet) -> dict[int, tuple[int, ...]]:
+        """Return for each device in a collective a number for each of its groups: the same where plans are alike."""
+        of_each = self.plan_of_each(step, devices)
+        # Compared once for all groups that have one plan.
+        figures = {id(plan): plan[1:] for plan in of_each}
+        numbers = {one: number for number, one in enumerate(dict.fromkeys(figures.values()))}
+        alike = {plan: numbers[one] for plan, one in figures.items()}
+        found: dict[int, tuple[int, ...]] = {}
+        for group, plan in zip(self.groups(step, devices), of_each, strict=True):
+            for member in dict.fromkeys(group):
+                found[member] = (*found.get(member, ()), alike[id(plan)])
+        return {member: tuple(sorted(own)) for member, own in found.items()}
+
     def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:
         """Return the plan with the most hops among those of a device's own groups, with what all of them carry."""
         of_each = self.plan_of_each(step, devices)
