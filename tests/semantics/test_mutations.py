@@ -19,6 +19,8 @@ from tests.semantics.hlo import one, parse
 from tests.semantics.mutants import MUTATORS, mutants
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.semantics.verify.module import problems, verify_module
+from tpusim.semantics.verify.structure import check_structure
+from tpusim.semantics.verify.view import CHECKS, View
 
 MUTATIONS = (Path(__file__).parent.parent / "data" / "mutations.txt").read_text().splitlines()
 
@@ -88,6 +90,19 @@ def assert_one_verdict(mutator: str, numbers: range) -> None:
 def test_check_refuses_a_mutant_if_and_only_if_run_does(mutator: str) -> None:
     """The first few of the two thousand below."""
     assert_one_verdict(mutator, range(8))
+
+
+@pytest.mark.parametrize("mutator", MUTATORS)
+def test_of_what_is_alike_the_first_tells_whether_all_is_right(mutator: str) -> None:
+    """Against a look at each computation."""
+    for label, text, _ in mutants(mutator, range(40), seed=1):
+        try:
+            module = parse(text)
+        except ProgramError:
+            continue
+        view = View(module, module.is_scheduled)
+        found = list(check_structure(view)) or [finding for check in CHECKS for finding in check(view)]
+        assert len(problems(module)) == len(found), label
 
 
 @pytest.mark.slow

@@ -90,6 +90,38 @@ def test_what_is_right_with_one_computation_is_not_with_another(call: str, label
     assert f"[{label}]" in found.message
 
 
+_ALIKE = """HloModule m, is_scheduled=true
+%one {{ {body} }}
+%two {{ {body} }}
+ENTRY %e {{
+  %x = f32[16,128]{{1,0:T(8,128)}} parameter(0)
+  %y = f32[8,128]{{1,0:T(8,128)}} parameter(1)
+  %i = s32[]{{:T(128)}} constant(0)
+  %first = f32[16,128]{{1,0:T(8,128)S(1)}} fusion(%x, %y, %i), kind=kLoop, calls=%one
+  ROOT %second = f32[16,128]{{1,0:T(8,128)S(1)}} call(%x, %y, %i), to_apply=%two
+}}
+"""
+_UPDATE = """
+  %a = f32[16,128]{1,0:T(8,128)} parameter(0)
+  %b = f32[8,128]{1,0:T(8,128)} parameter(1)
+  %i = s32[]{:T(128)} parameter(2)
+  ROOT %u = f32[16,128]{1,0:T(8,128)S(1)} dynamic-update-slice(%a, %b, %i, %i)
+"""
+
+
+def test_what_is_right_where_it_is_fused_may_be_wrong_where_it_is_called() -> None:
+    """Inside a fusion, an update in place may give another memory."""
+    (found,) = problems(parse(_ALIKE.format(body=_UPDATE)))
+    assert "'u'" in found.message
+    assert "[layout_c5]" in found.message
+
+
+def test_every_computation_that_is_wrong_is_told() -> None:
+    """Those that are alike too."""
+    found = problems(parse(_ALIKE.format(body=_UPDATE.replace("f32[8,128]{1,0", "f32[24,128]{1,0"))))
+    assert sum("[dynamic_update_slice_c3]" in error.message for error in found) == 2
+
+
 def test_every_label_of_verification_has_a_case() -> None:
     """A label that stands in a file of verification is kept and broken by a module here."""
     used = {label for path in (SEMANTICS / "verify").glob("*.py") for label in labels_in(path)}

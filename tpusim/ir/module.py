@@ -19,6 +19,7 @@ import msgspec
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import write_whole
 from tpusim.ir.attributes import BackendConfig, ComputationName, InstructionName, Metadata
+from tpusim.ir.likeness import Likeness
 from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
@@ -217,6 +218,11 @@ class Module:
     def homes(self) -> dict[str, Computation]:
         """By the name of an instruction the computation that has it: of several the entry, or else the first."""
         return {one.name: home for home in (*reversed(self.computations), self.entry) for one in home}
+
+    @cached_property
+    def likeness(self) -> Likeness:
+        """Which of its computations are alike; nothing calls the entry, of which there is one."""
+        return Likeness(one for one in self.computations if one.name != self.entry_name)
 
     def __getitem__(self, name: str) -> Computation:
         return self.by_name[name]

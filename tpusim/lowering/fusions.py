@@ -27,8 +27,8 @@ def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     if scope.module[instruction.attributes["calls"]].opcodes <= _NAMES:
         return ()
     # Networks repeat their layers: only one of those that are alike is looked into.
-    key = scope.likeness.key(scope.computation, instruction)
-    known = scope.likeness.kernels.get(key)
+    key = scope.known.key(scope.computation, instruction)
+    known = scope.known.kernels.get(key)
     if known is not None:
         return (_alike(scope, instruction, *known),)
     if inner_collective(scope, instruction.attributes["calls"]):
@@ -39,7 +39,7 @@ def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     made = kernel_or_scalar(scope, instruction, _fusion_category(scope, instruction))
     # A model of a user's own may look at names, and what has no rule is told of each by its own.
     if scope.notes.count == before and isinstance(operations_of(scope.chip), Table):
-        scope.likeness.kernels[key] = instruction, made
+        scope.known.kernels[key] = instruction, made
     return (made,)
 
 

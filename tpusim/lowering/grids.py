@@ -9,7 +9,7 @@ from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Instruction, Module
 from tpusim.ir.mosaic import KernelBody, read_body
 from tpusim.lowering.fusions import hand_written
-from tpusim.lowering.kernels.likeness import Likeness
+from tpusim.lowering.kernels.known import Known
 from tpusim.lowering.scope import Notes, Scope
 from tpusim.program.grid import Grid
 from tpusim.semantics.contexts import EntryContext
@@ -51,7 +51,7 @@ def merging_of(module: Module, chip: Chip, computation: str, name: str, trips: i
 
 
 def _written(module: Module, chip: Chip, computation: str, name: str, trips: int) -> _Written | None:
-    scope = Scope(EntryContext(module), chip, Notes(), trips, SourceFrames(module), Likeness(module)).inside(
+    scope = Scope(EntryContext(module), chip, Notes(), trips, SourceFrames(module), Known(module.likeness)).inside(
         computation
     )
     instruction = scope.computation[name]

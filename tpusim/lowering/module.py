@@ -20,7 +20,7 @@ from tpusim.lowering import collectives, control, copies, custom_calls, fusions
 from tpusim.lowering.addresses import with_addresses
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import kernel as kernels
-from tpusim.lowering.kernels.likeness import Likeness
+from tpusim.lowering.kernels.known import Known
 from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.program.device_order import moved_to
 from tpusim.program.module import Program
@@ -62,7 +62,7 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         # Not refused: operands stand before their users in any text, so its order is one that could run.
         notes.warn("the module is not scheduled: instructions run one by one in the order of the text, unfused")
     frames = SourceFrames(module)
-    scope = Scope(EntryContext(module), chip, notes, default_trips, frames, Likeness(module))
+    scope = Scope(EntryContext(module), chip, notes, default_trips, frames, Known(module.likeness))
     steps = lower_computation(scope)
     places = needs_places(chip)
     # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.

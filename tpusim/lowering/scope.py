@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from tpusim.hardware.chip import Chip
 from tpusim.ir.frames import SourceFrames
+from tpusim.ir.likeness import Likeness
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.lowering.kernels.likeness import Likeness
+from tpusim.lowering.kernels.known import Known
 from tpusim.program.module import Estimate
 from tpusim.program.steps import Steps
 from tpusim.semantics.contexts import Context
@@ -53,7 +54,7 @@ class Scope:
     notes: Notes
     default_trips: int
     frames: SourceFrames
-    likeness: Likeness
+    known: Known
     _latest: tuple[str, Body | None] = ("", None)
 
     def body_of(self, instruction: Instruction) -> Body:
@@ -68,8 +69,8 @@ class Scope:
     def inside(self, called: Context | str) -> Scope:
         """Return the scope of a computation that this one calls; of one given by name nothing is known that enters."""
         context = Context(self.module, self.module[called], {}) if isinstance(called, str) else called
-        likeness = self.likeness if context.module is self.module else Likeness(context.module)
-        return Scope(context, self.chip, self.notes, self.default_trips, self.frames, likeness)
+        known = self.known if context.module is self.module else Known(Likeness())
+        return Scope(context, self.chip, self.notes, self.default_trips, self.frames, known)
 
     @cached_property
     def module(self) -> Module:

@@ -156,6 +156,7 @@ class LineReader:
                     if scope.root_name is not None:
                         break
                     scope.root_name = name
+                    scope.root_shape = head.rpartition(" ")[0]
                 by_name[name] = instruction
                 offsets.append(position + 7 if root else position + 2)
                 position = match.end()

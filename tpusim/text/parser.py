@@ -41,6 +41,7 @@ def _listed(item: str) -> str:
     return rf"\((?:{item}(?:, (?!\))|(?=\))))*+\)"
 
 
+_LAYOUT = re.compile(r"\{[^}]*\}")
 # Signatures have shapes without layouts; tuples in tuples are left to the lexer.
 _TYPES = "|".join(name for name, dtype in DTYPES.items() if dtype.is_array_type)
 _ARRAY = rf"(?:(?:{_TYPES})\[(?:[0-9]{{1,18}}+(?:,[0-9]{{1,18}}+)*+)?+\]|token\[\])"
@@ -50,10 +51,10 @@ _ORDINARY_HEAD = re.compile(rf"%?+({WORD}) (?:{_listed(f'{WORD}: {_SHAPE}')} -> 
 
 
 class _Head(NamedTuple):
-    """What stands before the instructions of a computation, and where their text begins."""
+    """What stands before the instructions of a computation, and where their text begins; an ordinary result as text."""
 
     name: str
-    result: Shape | None
+    result: str | Shape | None
     result_place: int
     body: int
 
@@ -158,10 +159,13 @@ class _ModuleReader:
         else:
             self._read_body(lexer, scope, self._lines, head.body)
         computation = scope.finish(lexer, head.name, self._take_thread(lexer))
-        # As in XLA, the shapes of the parameters need not be those of the signature.
-        if head.result is not None and not compatible(head.result, computation.root.shape):
-            shown = shape_text(computation.root.shape)
-            lexer.fail(f"the root of {head.name!r} has the shape {shown}", head.result_place)
+        # As in XLA, the shapes of the parameters need not be those of the signature. Most results are written as the
+        # root's shape is.
+        if head.result is not None and head.result != _LAYOUT.sub("", scope.root_shape):
+            result = parse_shape(head.result) if isinstance(head.result, str) else head.result
+            if not compatible(result, computation.root.shape):
+                shown = shape_text(computation.root.shape)
+                lexer.fail(f"the root of {head.name!r} has the shape {shown}", head.result_place)
         if head.name in self._scope.computations:
             lexer.fail(f"computation {head.name!r} is already defined", name_place)
         if is_entry and self._entry_name is not None:
@@ -175,8 +179,7 @@ class _ModuleReader:
         """Read ``name [signature]`` up to the brace that opens the body."""
         ordinary = _ORDINARY_HEAD.match(lexer.text, lexer.start)
         if ordinary and self._lines and lexer.kind in ("identifier", "name"):
-            result = None if ordinary[2] is None else parse_shape(ordinary[2])
-            return _Head(ordinary[1], result, ordinary.start(2), ordinary.end())
+            return _Head(ordinary[1], ordinary[2], ordinary.start(2), ordinary.end())
         name = lexer.take_word("the name of a computation")
         result, result_place = _take_signature(lexer) if lexer.kind == "(" else (None, lexer.start)
         if lexer.kind != "{":

@@ -80,7 +80,8 @@ class ModuleScope:
 class ComputationScope:
     """The instructions of a computation that is being read.
 
-    ``has_reserved_name`` says whether one has a name, as ``%true``, that operands cannot write without the ``%``.
+    ``has_reserved_name`` says whether one has a name, as ``%true``, that operands cannot write without the ``%``;
+    ``root_shape`` is the text of the root's shape if its line is an ordinary one.
     """
 
     def __init__(self, module: ModuleScope) -> None:
@@ -89,6 +90,7 @@ class ComputationScope:
         self.by_name: dict[str, Instruction] = {}
         self.offsets: list[int] = []
         self.root_name: str | None = None
+        self.root_shape = ""
         self.makes_parameters = False
         self._async_starts: dict[str, str] = {}
 

@@ -33,7 +33,7 @@ from tpusim.lowering.kernels.kernel import (
     tiled,
     vector_tiles,
 )
-from tpusim.lowering.kernels.likeness import Likeness
+from tpusim.lowering.kernels.known import Known
 from tpusim.lowering.kernels.tiles import LHS, OUT, RHS, Nest, StatedTiling, blocks, tile_room_bytes
 from tpusim.lowering.scope import Notes, Scope
 from tpusim.program.compilation import TriedTiles, split_at
@@ -70,7 +70,7 @@ def tried_tiles(module: Module, chip: Chip, computation: str, name: str, *, want
 
 
 def _scope(module: Module, chip: Chip) -> Scope:
-    return Scope(EntryContext(module), chip, Notes(), 1, SourceFrames(module), Likeness(module))
+    return Scope(EntryContext(module), chip, Notes(), 1, SourceFrames(module), Known(module.likeness))
 
 
 def _likeness(scope: Scope, instruction: Instruction) -> object:

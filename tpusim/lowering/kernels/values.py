@@ -34,11 +34,11 @@ class ValueCost(NamedTuple):
 
 def value_costs(scope: Scope, values: Sequence[Inner], shares: Sequence[float]) -> dict[int, ValueCost]:
     """Return by position what the values inside a kernel take, made once: those of which ``shares`` are needed."""
-    likeness, found = scope.likeness, {}
+    known, found = scope.known, {}
     for at, item in enumerate(values):
         if shares[at] and not item.in_place and item.instruction.opcode not in _ELSEWHERE:
-            key = likeness.of_value(item.computation, item.instruction)
-            found[at] = likeness.values.get(key) or _new_cost(scope, item, key)
+            key = known.of_value(item.computation, item.instruction)
+            found[at] = known.values.get(key) or _new_cost(scope, item, key)
     return found
 
 
@@ -51,7 +51,7 @@ def _new_cost(scope: Scope, item: Inner, key: Hashable) -> ValueCost:
     # Where a slice begins stands further off; a model of a user's own may look at names; what has no rule is told of
     # each by its own.
     if opcode not in INDEXED and scope.notes.count == before and isinstance(costs, Table):
-        scope.likeness.values[key] = made
+        scope.known.values[key] = made
     return made
 
 

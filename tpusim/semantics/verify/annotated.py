@@ -24,7 +24,7 @@ _SPACE = re.compile(r"\s+")
 def _check_annotations(view: View) -> Iterator[Finding]:
     if view.attributes.isdisjoint(("origin", "sharding")):
         return
-    for computation in view.module.computations:
+    for computation in view.computations:
         for instruction in computation.instructions:
             attributes = instruction.attributes
             if "sharding" in attributes:

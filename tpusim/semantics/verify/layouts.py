@@ -66,20 +66,16 @@ def laid_out_alike(one: Shape, other: Shape, *, only_order: bool = False) -> boo
     return True
 
 
-@checks
-def _check_callers(view: View) -> Iterator[Finding]:
-    """Check that computations take and give what their callers hand in and take out, layouts and memories included."""
-    if not view.module.is_scheduled:
-        return
-    for call in view.calling:
-        for computation, operands in _handed_in(view, call):
-            # A fusion may have operands to spare.
-            for parameter, operand in zip(computation.parameters, operands, strict=False):
-                if parameter.shape is not operand.shape and not laid_out_alike(parameter.shape, operand.shape):
-                    yield at(call, "layout_c6", f"{operand.shape} for {parameter.shape}")
-            is_fusion = call.instruction.opcode == "fusion"
-            if is_fusion and not laid_out_alike(computation.root.shape, call.instruction.shape):
-                yield at(call, "layout_c6", f"{call.instruction.shape} for {computation.root.shape}")
+def check_callers(view: View, call: Call) -> Iterator[Finding]:
+    """Check that computations take and give what a caller hands in and takes out, layouts and memories included."""
+    for computation, operands in _handed_in(view, call):
+        # A fusion may have operands to spare.
+        for parameter, operand in zip(computation.parameters, operands, strict=False):
+            if parameter.shape is not operand.shape and not laid_out_alike(parameter.shape, operand.shape):
+                yield at(call, "layout_c6", f"{operand.shape} for {parameter.shape}")
+        is_fusion = call.instruction.opcode == "fusion"
+        if is_fusion and not laid_out_alike(computation.root.shape, call.instruction.shape):
+            yield at(call, "layout_c6", f"{call.instruction.shape} for {computation.root.shape}")
 
 
 def _handed_in(view: View, call: Call) -> Iterator[tuple[Computation, Sequence[Instruction]]]:

@@ -61,16 +61,22 @@ def problems(module: Module, *, mixed_precision: bool | None = None) -> list[Pro
 
 
 def _errors(module: Module, mixed_precision: bool | None) -> Iterator[ProgramError]:
-    view = View(module, module.is_scheduled if mixed_precision is None else mixed_precision)
+    mixed = module.is_scheduled if mixed_precision is None else mixed_precision
+    # Nearly all programs are right. Only where something is wrong, each place of it is looked for.
+    if next(_findings(View(module, mixed, each=False)), None) is not None:
+        for finding in _findings(View(module, mixed)):
+            yield _placed(module, finding)
+
+
+def _findings(view: View) -> Iterator[Finding]:
     # Later checks look names up without asking: on a broken module they would fail, not find.
     is_sound = True
     for finding in check_structure(view):
         is_sound = False
-        yield _placed(module, finding)
+        yield finding
     if is_sound:
         for check in CHECKS:
-            for finding in check(view):
-                yield _placed(module, finding)
+            yield from check(view)
 
 
 def _placed(module: Module, finding: Finding) -> ProgramError:

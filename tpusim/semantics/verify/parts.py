@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tpusim.ir.attributes import ComputationLayout, OperandAlias, ParameterAlias
-from tpusim.ir.module import Module
+from tpusim.ir.module import Computation, Module
 from tpusim.ir.ops import CALLS, HAS_EFFECTS, OPERATIONS, async_parts, collective_kind
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.semantics.infer.site import broken
@@ -27,20 +27,26 @@ def _check_fusions(view: View) -> Iterator[Finding]:
     if view.module.entry_name in view.fused:
         yield Finding(broken("module_c1", repr(view.module.entry_name)), view.module.entry)
     for name in sorted(view.fused):
-        callers, computation = view.callers[name], view.module[name]
+        callers = view.callers[name]
         if len(callers) > 1:
             yield at(callers[1], "fusion_c3", f"{len(callers)} calls of {name!r}")
-        used = computation.used
-        if computation.root_name in used:
-            user, _ = computation.users[computation.root_name][0]
-            yield at(Call(computation, computation.root), "fusion_c4", f"{user.name!r} using it")
-        # Nearly always all values but the root are used.
-        elif len(used) == len(computation.instructions) - 1:
-            continue
-        for instruction in computation.instructions:
-            acts = instruction.opcode in HAS_EFFECTS or instruction.attributes.get("custom_call_has_side_effect")
-            if instruction.name not in used and instruction.name != computation.root_name and not acts:
-                yield at(Call(computation, instruction), "fusion_c5", "no user")
+    for computation in view.computations:
+        if computation.name in view.fused:
+            yield from _check_fused(computation)
+
+
+def _check_fused(computation: Computation) -> Iterator[Finding]:
+    used = computation.used
+    if computation.root_name in used:
+        user, _ = computation.users[computation.root_name][0]
+        yield at(Call(computation, computation.root), "fusion_c4", f"{user.name!r} using it")
+    # Nearly always all values but the root are used.
+    elif len(used) == len(computation.instructions) - 1:
+        return
+    for instruction in computation.instructions:
+        acts = instruction.opcode in HAS_EFFECTS or instruction.attributes.get("custom_call_has_side_effect")
+        if instruction.name not in used and instruction.name != computation.root_name and not acts:
+            yield at(Call(computation, instruction), "fusion_c5", "no user")
 
 
 @checks

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 
 from tpusim.errors import ProgramError
-from tpusim.ir.ops import APPLIES_TO_ELEMENTS, CONVERTS_NOTHING, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON, find_operation
+from tpusim.ir.ops import APPLIES_TO_ELEMENTS, CONVERTS_NOTHING, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.semantics.infer.types import alike, is_unbounded, plain
-from tpusim.semantics.verify.layouts import check_order, laid_out_alike
+from tpusim.semantics.verify.layouts import check_callers, check_order, laid_out_alike
 from tpusim.semantics.verify.view import CALLERS, Call, Finding, View, at, checks, named
 from tpusim.shapes.layout import validate_layout
 from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
@@ -19,34 +18,23 @@ from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
 @checks
 def _check_shapes(view: View) -> Iterator[Finding]:
     """Compare stated with inferred shapes, the dynamic kind of dimensions left out, and layouts in a schedule."""
-    # Compiled programs say the same a hundred times, and the parser keeps one object per shape and per attribute.
+    # Compiled programs say the same a hundred times, and the parser keeps one object per shape.
     known: set[tuple[object, ...]] = set()
-    for computation in view.module.computations:
+    stated = view.module.likeness.stated
+    for computation in view.computations:
         shapes = {instruction.name: id(instruction.shape) for instruction in computation.instructions}
         shape_of = shapes.__getitem__
         for instruction in computation.instructions:
-            form = (instruction.opcode, shapes[instruction.name], *map(shape_of, instruction.operands))
-            deciding = _deciding(instruction.opcode)
-            if deciding and instruction.attributes:
-                form += tuple(map(id, map(instruction.attributes.get, deciding)))
+            opcode, said = instruction.opcode, stated(instruction.attributes)
+            form = opcode, shapes[instruction.name], said, *map(shape_of, instruction.operands)
             if form in known:
                 continue
             operands = [computation[name].shape for name in instruction.operands]
             found = list(_check_instruction(view, Call(computation, instruction), operands))
-            if not found and instruction.opcode not in _DECIDED_ELSEWHERE:
+            # Whether an update in place is right depends on where it stands.
+            if not found and opcode != "dynamic-update-slice":
                 known.add(form)
             yield from found
-
-
-# What else decides: what is called, and of an update in place where it stands.
-_DECIDED_ELSEWHERE = CALLERS | {"dynamic-update-slice"}
-
-
-@cache
-def _deciding(opcode: str) -> tuple[str, ...]:
-    """Return the attributes that decide, beside shapes, whether an instruction is right: the opcode's own."""
-    operation = find_operation(opcode)
-    return tuple(sorted(operation.required | operation.optional)) if operation else ()
 
 
 def _check_instruction(view: View, call: Call, operands: Sequence[Shape]) -> Iterator[Finding]:
@@ -59,6 +47,8 @@ def _check_instruction(view: View, call: Call, operands: Sequence[Shape]) -> Ite
     except ProgramError as error:
         yield named(error, call)
         return
+    if is_laid_out and instruction.opcode in CALLERS:
+        yield from check_callers(view, call)
     if instruction.shape is not inferred and instruction.shape != inferred:
         yield from _check_stated(view, call, inferred)
     if not view.mixed_precision and operands:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Computation, Module
@@ -17,17 +17,15 @@ from tpusim.semantics.verify.view import Call, Finding, View, at, calling_in
 def check_structure(view: View) -> Iterator[Finding]:
     """Yield what makes a module no module; the other checks rely on there being nothing."""
     module = view.module
-    defined: set[str] = set()
     forms: set[tuple[object, ...]] = set()
     if module.entry_name not in module.by_name:
         yield Finding(broken("computation_c1", f"the entry {module.entry_name!r}"))
     yield from _check_device_counts(module)
-    for computation in module.computations:
+    places = {one.name: place for place, one in reversed(list(enumerate(module.computations)))}
+    for computation in view.computations:
         yield from _check_computation(computation)
         yield from _check_forms(computation, forms)
-        yield from _check_calls(module, computation, defined)
-        # After its calls, so that a computation that calls itself is found out.
-        defined.add(computation.name)
+        yield from _check_calls(computation, places)
 
 
 def _check_device_counts(module: Module) -> Iterator[Finding]:
@@ -77,10 +75,11 @@ def _check_forms(computation: Computation, known: set[tuple[object, ...]]) -> It
             yield Finding(error, computation, instruction)
 
 
-def _check_calls(module: Module, computation: Computation, defined: set[str]) -> Iterator[Finding]:
+def _check_calls(computation: Computation, places: Mapping[str, int]) -> Iterator[Finding]:
+    """Check that what a computation calls stands before it, which it does not itself."""
     for call in calling_in(computation):
         for name in call.instruction.called_computations:
-            if name not in module.by_name:
+            if name not in places:
                 yield at(call, "computation_c1", repr(str(name)))
-            elif name not in defined:
+            elif places[name] >= places[computation.name]:
                 yield at(call, "computation_c2", f"{str(name)!r} not before {computation.name!r}")

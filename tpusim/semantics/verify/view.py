@@ -43,18 +43,31 @@ class Call(NamedTuple):
 
 
 class View:
-    """A module with its users and calls; ``mixed_precision`` lets floats of several precisions meet."""
+    """A module with its users and calls; ``mixed_precision`` lets floats of several precisions meet.
 
-    def __init__(self, module: Module, mixed_precision: bool = False) -> None:
+    ``computations`` are those to look into: of those that are alike only the first, unless ``each`` is wanted.
+    """
+
+    def __init__(self, module: Module, mixed_precision: bool = False, *, each: bool = True) -> None:
         self.module = module
         self.mixed_precision = mixed_precision
+        self.computations = module.computations if each else self._unlike()
+
+    def _unlike(self) -> tuple[Computation, ...]:
+        """Return one of the computations that are alike; a fused one lies in no memory, and is not alike others."""
+        numbers, fused = self.module.likeness.numbers, self.fused
+        first: dict[tuple[object, bool], Computation] = {}
+        for computation in self.module.computations:
+            name = computation.name
+            first.setdefault((numbers.get(name, name), name in fused), computation)
+        return tuple(first.values())
 
     # Tables are made when first asked for: most checks find nothing to look at in most programs.
     @cached_property
     def shapes(self) -> dict[int, Call]:
         """An instruction for every shape object; the parser keeps one per text, so that these are few."""
         found: dict[int, Call] = {}
-        for computation in self.module.computations:
+        for computation in self.computations:
             for instruction in computation.instructions:
                 if id(instruction.shape) not in found:
                     found[id(instruction.shape)] = Call(computation, instruction)
@@ -63,13 +76,13 @@ class View:
     @cached_property
     def attributes(self) -> frozenset[str]:
         """The names of all attributes of all instructions."""
-        return frozenset().union(*[i.attributes for c in self.module.computations for i in c.instructions])
+        return frozenset().union(*[i.attributes for c in self.computations for i in c.instructions])
 
     @cached_property
     def callers(self) -> dict[str, list[Call]]:
         """The calls of each computation by its name; computations without any are missing."""
         found: dict[str, list[Call]] = {}
-        for call in self.calling:
+        for call in chain.from_iterable(map(calling_in, self.module.computations)):
             for name in dict.fromkeys(call.instruction.called_computations):
                 found.setdefault(name, []).append(call)
         return found
@@ -78,13 +91,13 @@ class View:
     def fused(self) -> frozenset[str]:
         """Names of the computations that fusions call."""
         return frozenset(
-            str(call.instruction.attributes["calls"]) for call in self.calling if call.instruction.opcode == "fusion"
+            name for name, calls in self.callers.items() if any(call.instruction.opcode == "fusion" for call in calls)
         )
 
     @cached_property
     def calling(self) -> list[Call]:
         """Every instruction that may call computations."""
-        return list(chain.from_iterable(map(calling_in, self.module.computations)))
+        return list(chain.from_iterable(map(calling_in, self.computations)))
 
     def all_of(self, opcodes: frozenset[str]) -> Iterator[Call]:
         """Yield every instruction of these opcodes with its computation."""

@@ -1,0 +1,105 @@
+"""Computations of one number differ in names and metadata alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tpusim.ir.likeness import Likeness
+from tpusim.ir.module import Module
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+COMMON = """HloModule m
+%inner { %i = f32[8] parameter(0)  ROOT %n = f32[8] negate(%i) }
+%same { %j = f32[8] parameter(0)  ROOT %o = f32[8] negate(%j), metadata={op_name="o"} }
+%other { %k = f32[8] parameter(0)  ROOT %t = f32[8] tanh(%k) }
+"""
+ONE = """%one {
+  %a = f32[8] parameter(0)
+  %b = f32[8] parameter(1)
+  %c = f32[8] fusion(%a), kind=kLoop, calls=%inner
+  %d = f32[8] fusion(%b), kind=kLoop, calls=%inner
+  ROOT %r = f32[8] subtract(%c, %d)
+}
+"""
+AFTER = ("%c, %d)", "%c, %d), control-predecessors={%a}")
+ENTRY = """
+ENTRY %e { %x = f32[8] parameter(0)  ROOT %y = f32[8] negate(%x) }
+"""
+
+
+def changed(text: str, *changes: tuple[str, str]) -> str:
+    """Return a text with each change made, all of which must be possible."""
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+def with_two(one: str, two: str) -> Module:
+    """Return a module of two computations beside others, of which the second is called ``two``."""
+    return parse_module(SourceText("m", COMMON + one + changed(two, ("%one", "%two")) + ENTRY))
+
+
+def are_alike(one: str, *changes: tuple[str, str]) -> bool:
+    """Return whether a computation and a changed copy of it have one number; the entry has none."""
+    numbers = with_two(one, changed(one, *changes)).likeness.numbers
+    assert "e" not in numbers
+    return numbers["one"] == numbers["two"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        (("%c", "%z"),),
+        (("calls=%inner\n  %d", "calls=%same\n  %d"),),
+        (("calls=%inner\n  %d", 'calls=%inner, metadata={op_name="c"}\n  %d'),),
+    ],
+)
+def test_names_and_metadata_make_no_difference(changes: tuple[tuple[str, str], ...]) -> None:
+    """Nor do the names of computations that are alike."""
+    assert are_alike(ONE, *changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (("calls=%inner\n  %d", "calls=%other\n  %d"),),
+        (("(%c, %d)", "(%d, %c)"),),
+        (("parameter(1)", "parameter(2)"), ("parameter(0)", "parameter(1)"), ("parameter(2)", "parameter(0)")),
+        (("subtract", "add"),),
+        (("%r = f32[8]", "%r = bf16[8]"),),
+        (("kind=kLoop", "kind=kOutput"),),
+        (("ROOT %r", "%r"), ("%d =", "ROOT %d =")),
+        (("}\n", '}, execution_thread="side"\n'),),
+        (AFTER,),
+    ],
+)
+def test_anything_else_does(changes: tuple[tuple[str, str], ...]) -> None:
+    """What they call, operands, parameters, opcodes, shapes, attributes, the root, the thread."""
+    assert not are_alike(ONE, *changes)
+
+
+def test_what_one_name_stands_for_makes_a_difference() -> None:
+    """To run after ``a`` is something else where another instruction has that name."""
+    swapped = (("%a ", "%z "), ("%b ", "%a "), ("%z ", "%b "), ("(%a)", "(%z)"), ("(%b)", "(%a)"), ("(%z)", "(%b)"))
+    assert are_alike(ONE, *swapped)
+    assert not are_alike(changed(ONE, AFTER), *swapped)
+
+
+def test_computations_that_do_not_hold_together_are_not_alike_those_that_do() -> None:
+    """One name twice; an operand or a root that is not there."""
+    module = with_two(ONE, ONE)
+    one, two = module["one"], module["two"]
+    first, *others = two.instructions
+    broken = (
+        dataclasses.replace(two, name="twice", instructions=(first, *two.instructions)),
+        dataclasses.replace(two, name="missing", instructions=tuple(others)),
+        dataclasses.replace(two, name="rootless", root_name="nowhere"),
+    )
+    numbers = Likeness((module["inner"], one, two, *broken)).numbers
+    assert numbers["one"] == numbers["two"]
+    assert len(set(numbers.values())) == 5

@@ -1,0 +1,71 @@
+"""Which computations of a module are alike: networks repeat their layers, which are then looked at once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from tpusim.ir.attributes import ComputationName
+
+if TYPE_CHECKING:
+    from tpusim.ir.module import Computation
+
+_ORDER = "control-predecessors"
+
+
+class Likeness:
+    """Numbers the contents of computations: those of one number differ in names and metadata alone.
+
+    ``numbers`` has them by the computations' names, of those that are given, callers after what they call. Any other is
+    alike only itself. The computations need not hold together: where a name stands for nothing, what uses it is alike
+    if the name is.
+    """
+
+    def __init__(self, computations: Iterable[Computation] = ()) -> None:
+        self.numbers: dict[str, int] = {}
+        self._contents: dict[Hashable, int] = {}
+        self._said: dict[int, int] = {}
+        # All that ``_said`` has by identity, so that nothing else can take its address.
+        self._kept: list[Mapping[str, Any]] = []
+        self._texts: dict[int, str] = {}
+        for computation in computations:
+            self.numbers[computation.name] = self._numbered(self._content(computation))
+
+    def stated(self, attributes: Mapping[str, Any]) -> int:
+        """Return the number of some attributes, without metadata and with computations by what is in them."""
+        return self._said.get(id(attributes)) or self._new(attributes)
+
+    def _content(self, computation: Computation) -> list[Hashable]:
+        """Return all of a computation but names and metadata."""
+        by_name, known = computation.by_name, self._said
+        place = dict(zip(by_name, count())).get
+        content: list[Hashable] = [computation.execution_thread, len(by_name), place(computation.root_name)]
+        for each in computation.instructions:
+            attributes = each.attributes
+            # Instructions that state the same share one dict, so that what it says is gone through once.
+            said = known.get(id(attributes)) or self._new(attributes)
+            content += each.opcode, each.shape, each.immediate, said, *map(place, each.operands)
+            if _ORDER in attributes:
+                content += _ORDER, *map(place, attributes[_ORDER])
+        return content
+
+    def _new(self, attributes: Mapping[str, Any]) -> int:
+        content: list[Hashable] = []
+        for name, value in attributes.items():
+            if isinstance(value, ComputationName):
+                content += name, self.numbers.get(value, value)
+            elif name != "metadata":
+                content += name, value if isinstance(value, (str, int)) else self._text(value)
+        self._kept.append(attributes)
+        found = self._said[id(attributes)] = self._numbered(content)
+        return found
+
+    def _numbered(self, content: list[Hashable]) -> int:
+        return self._contents.setdefault(tuple(content), len(self._contents) + 1)
+
+    def _text(self, value: object) -> str:
+        """Return the value of an attribute as text, in full; the parser keeps one object for equal ones."""
+        if id(value) not in self._texts:
+            self._texts[id(value)] = repr(value)
+        return self._texts[id(value)]
