@@ -10,6 +10,7 @@ import json
 import re
 from functools import cached_property, lru_cache
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -315,7 +316,7 @@ class Metadata(msgspec.Struct, frozen=True):
     def decode(cls, text: str) -> Metadata:
         """Decode the text between the braces of ``metadata={...}``; unknown fields are passed over."""
         known: dict[str, Any] = {
-            key: _ESCAPE.sub(r"\1", value[1:-1]) if value[0] == '"' else int(value)
+            key: _ESCAPE.sub(itemgetter(1), value[1:-1]) if value[0] == '"' else int(value)
             for key, value in _METADATA_FIELD.findall(text)
             if key in cls.__struct_fields__
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ _MOST_ALIKE = 4
 """Calls of calls would else be recorded as often as there are ways through them."""
 
 
-class Recorded(NamedTuple):
+class Recorded(msgspec.Struct, frozen=True):
     """A stretch of what was recorded.
 
     Where its records are more than four times as many as differ, equal ones are one that counts for all, at the place
@@ -54,8 +54,10 @@ class Recorder:
             op_name=step.op_name,
             source=step.source,
             call=call,
-            **details,
         )
+        # One by one: as arguments, of which every kind of step has others, they take three times as long.
+        for field, value in details.items():
+            setattr(record, field, value)
         self.records.append(record)
         if self._progress is not None:
             self._progress(record)

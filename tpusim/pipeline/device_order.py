@@ -82,6 +82,6 @@ def _parsed(text: str) -> tuple[int, ...]:
     elif listed := _LISTED.search(text.strip()):
         return tuple(map(int, re.findall(r"\d+", listed[1])))
     raise ConfigError(
-        f"device order: expected {HOSTS}, or numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), found "
-        f"{text!r:.200}"
+        f"device order: expected {HOSTS}, or numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), "
+        f"found {text!r:.200}"
     )
