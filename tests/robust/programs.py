@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from random import Random
 
-from tests.robust.mutations import HUGE, NUMBERS, Mutation, encoded, mutated_text
+from tests.robust.mutations import HUGE, NUMBERS, Mutation, encoded, mutated_text, mutated_tree
 from tpusim.ir.ops import OPERATIONS
 from tpusim.shapes.dtype import DTYPES
 
@@ -22,6 +23,9 @@ _DIMENSIONS = re.compile(r"(?<=[a-z0-9]\[)[\d,]+(?=\])")
 _TYPE = re.compile(r"\b(?:pred|[suf]\d+\w*|bf16|c64|c128|token)(?=\[)")
 _LAYOUT = re.compile(r"\{[\d,]*(?::[^{}]*)?\}")
 _ATTRIBUTE = re.compile(r", [\w.]+=(?:\{[^{}]*\}|[^,{}\s]+)")
+_SIZE = re.compile(r"(?<=[\[,])\d+(?=[\],])")
+_CONFIG = re.compile(r"(?<=backend_config=)\{.*\}")
+_QUOTED_NUMBER = re.compile(r'(?<=")-?\d+(?=")')
 _CALLED = re.compile(r"((?:calls|to_apply|body|condition|true_computation|false_computation)=)(%[\w.\-]+)")
 
 
@@ -117,6 +121,36 @@ def _wrap_shape(random: Random, lines: list[str], text: str) -> str:
     return "(" * times + text + ")" * times
 
 
+def _everywhere(pattern: re.Pattern[str], others: tuple[str, ...]) -> Mutation:
+    """Return a mutation that puts another text in the place of one wherever it stands: what it breaks lies deeper."""
+
+    def change(random: Random, lines: list[str]) -> None:
+        text = "\n".join(lines)
+        if found := pattern.findall(text):
+            old, new = random.choice(found), random.choice(others)
+            lines[:] = pattern.sub(lambda match: new if match[0] == old else match[0], text).split("\n")
+
+    return change
+
+
+def _change_config(random: Random, lines: list[str]) -> None:
+    """Change the compiler's configuration of an instruction as the tree that it is, or a number in a text of it."""
+    found = [(place, match) for place, line in enumerate(lines) if (match := _CONFIG.search(line))]
+    if not found:
+        return
+    place, match = random.choice(found)
+    line, numbers = lines[place], list(_QUOTED_NUMBER.finditer(match[0]))
+    if numbers and random.random() < 0.5:
+        begin, end = (match.start() + at for at in random.choice(numbers).span())
+        lines[place] = line[:begin] + random.choice(NUMBERS) + line[end:]
+        return
+    try:
+        tree = mutated_tree(random, json.loads(match[0]))
+    except ValueError:
+        return
+    lines[place] = line[: match.start()] + json.dumps(tree) + line[match.end() :]
+
+
 _ANY_OPCODE = _in_some_line(_OPCODE, lambda random, lines, text: random.choice(tuple(OPERATIONS)))
 _ANY_OPERAND = _in_some_line(_REFERENCE, _anywhere(_REFERENCE))
 _ANY_SIZES = _in_some_line(_DIMENSIONS, _other_dimensions)
@@ -132,6 +166,9 @@ OF_HLO: tuple[Mutation, ...] = (
     _borrow_attribute,
     _call_another,
     _change_header,
+    _change_config,
+    _everywhere(_SIZE, ("0", "1", "2", "7", "100", "129", "4096", *HUGE)),
+    _everywhere(_TYPE, tuple(DTYPES)),
 )
 """Mutations of the lines of HLO text."""
 

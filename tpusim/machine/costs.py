@@ -98,7 +98,8 @@ class KernelCosts:
     def _cost(self, kernel: Kernel) -> KernelCost:
         """Return the cost of a kernel, which those share that differ in names alone: networks repeat their layers."""
         streams = tuple([structs.replace(stream, operand="") for stream in kernel.streams])
-        content = msgspec.msgpack.encode(structs.replace(kernel, **_NO_LABELS, streams=streams))
+        # As JSON, whose whole numbers have no end: those of the largest arrays multiply beyond 64 bits.
+        content = msgspec.json.encode(structs.replace(kernel, **_NO_LABELS, streams=streams))
         found = self._alike.get(content)
         if found is None:
             found = self._alike[content] = KernelCost(kernel_time(kernel, self.chip))
