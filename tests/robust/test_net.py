@@ -88,6 +88,16 @@ def test_names_do_not_drive_the_terminal(capsys, tmp_path):
     assert not set("\x1b\x07") & set(found.out + found.err)
 
 
+@pytest.mark.slow
+def test_letters_that_a_terminal_lacks_are_escaped(tmp_path):
+    """Names are in any script."""
+    path = tmp_path / "names.v5e.hlo.txt"
+    path.write_text('HloModule m\n\nENTRY e {\n  ROOT p = f32[2] parameter(0), metadata={op_name="\u00e9"}\n}\n')
+    done = shell(f"{COMMAND} memory {path}", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"\xe9" in done.stdout
+
+
 @pytest.mark.parametrize(
     "arguments", [("lower",), ("run", "--stop-after", "lowering"), ("run", "--stop-after", "machine")]
 )

@@ -43,3 +43,5 @@ def _open_streams() -> None:
         # Readers say that standard input is closed; what is written has to go somewhere.
         if number and getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
+    # Names have letters that a terminal may lack.
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
