@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tpusim
 from tests.machine.collectives import GIB, collective, pod_of, program_of, run
 from tpusim.cost.collectives import plan_group
-from tpusim.errors import SimulationError
+from tpusim.errors import ProgramError, SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.placement import pod_of as placed_on
@@ -341,3 +341,10 @@ def test_a_program_beyond_a_pod_has_as_many_slices_as_it_fits_on():
     everyone = tuple(range(2 * chip.pod.chips))
     pod = placed_on([program_of(collective("all-reduce", 1024.0, groups=(everyone,)))], chip, None)
     assert (pod.slices, pod.torus.chip_count) == (2, chip.pod.chips)
+
+
+def test_programs_side_by_side_name_their_own_devices_only():
+    """Those of the second are counted from its first, so that others of its numbers would be nobody's."""
+    far = program_of(collective("all-reduce", 8.0, ((0, 9),), channel_id=1), devices=2)
+    with pytest.raises(ProgramError, match="name 10 devices, the program is for 2"):
+        simulate_pod([far, far], CHIP)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tpusim.cost.models.fabrics import build_pod
-from tpusim.errors import ConfigError
+from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Pod, Topology, default_sizes, parse_topology
 from tpusim.program.feed import Feed
@@ -162,14 +162,16 @@ def assign(programs: Sequence[Program], device_count: int) -> list[Assignment]:
     """Return for every device its program and the devices that its groups are among.
 
     One program runs on all devices. Of several each runs on as many as it is for, one after the other, and its groups
-    are among those; a program for one device may name any.
+    are among those; a program for one device may name any. Raises ProgramError for one for several that names others.
     """
     if len(programs) == 1:
         all_of_them = DeviceSet(0, device_count, programs[0].devices_needed)
         return [Assignment(programs[0], all_of_them)] * device_count
     assigned: list[Assignment] = []
     for program in programs:
-        count = program.device_count
+        count, named = program.device_count, program.devices_needed
+        if 1 < count < named:
+            raise ProgramError(f"{program.name}: groups and pairs name {named} devices, the program is for {count}")
         own = DeviceSet(len(assigned), count, count) if count > 1 else DeviceSet(0, device_count, device_count)
         assigned += [Assignment(program, own)] * count
     return assigned
