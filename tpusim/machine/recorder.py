@@ -70,7 +70,8 @@ class Recorder:
     def records_of(self, number: int) -> tuple[Record, ...]:
         """Return the records of a device; those that agree in all share one tuple."""
         changes = self._changes.get(number, {})
-        key = msgspec.msgpack.encode(sorted(changes.items()))
+        # As JSON, whose whole numbers have no end: times may be beyond 64 bits.
+        key = msgspec.json.encode(sorted(changes.items()))
         if key not in self._shared:
             varied = (
                 msgspec.structs.replace(record, **changes[id(record)]) if id(record) in changes else record
