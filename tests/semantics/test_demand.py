@@ -13,7 +13,7 @@ from tests.semantics.infer_cases import COMPUTING, DATA, ELEMENTWISE, OURS
 from tests.semantics.provenance import ALL, EXACT, SUM, chains
 from tests.semantics.regions import element_count
 from tpusim.semantics.demand.inlining import inline
-from tpusim.semantics.demand.needs import accesses, demand_of, needed_share
+from tpusim.semantics.demand.needs import accesses, demand_of, needed_shares
 from tpusim.semantics.demand.regions import Box, Region, Span, boxes_of, region_bytes, region_of
 from tpusim.shapes.shape import leaves
 from tpusim.source import SourceText
@@ -209,9 +209,16 @@ def test_of_an_inner_value_only_the_needed_share_is_computed():
     called = f"%s = {ROWS} parameter(0)\n%n = {ROWS} negate(%s)\n"
     called += f"ROOT %q = {quarter} slice(%n), slice={{[0:1024], [0:1024]}}"
     body, _ = body_of(f"%x = {ROWS} parameter(0)\nROOT %y = {quarter} fusion(%x), kind=kLoop, calls=%f", called)
-    demand = demand_of(body)
-    shares = [needed_share(p, item.instruction.shape) for p, item in zip(demand.values, body.values, strict=True)]
-    assert shares == [0.25, 0.25, 1.0]
+    assert needed_shares(body, demand_of(body)) == [0.25, 1.0]
+
+
+def test_a_fusion_that_returns_an_operand_reads_it_and_writes_it():
+    """It computes nothing, and still moves all of it."""
+    inner = f"%id {{\n  ROOT %a = {ROWS} parameter(0)\n}}\n"
+    called = f"%s = {ROWS} parameter(0)\nROOT %i = {ROWS} fusion(%s), kind=kLoop, calls=%id"
+    lines = f"%x = {ROWS} parameter(0)\nROOT %y = {ROWS} fusion(%x), kind=kLoop, calls=%f"
+    body, fusion = body_of(lines, called, inner)
+    assert [a.n_bytes for a in accesses(body, demand_of(body), fusion)] == [16 * MIB, 16 * MIB]
 
 
 def test_a_dot_of_one_tile_needs_the_rows_and_columns_of_it():

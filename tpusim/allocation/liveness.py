@@ -8,7 +8,7 @@ those that a loop carries, are joined to one buffer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -27,7 +27,7 @@ from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, node_number, nodes
 
 if TYPE_CHECKING:
-    from tpusim.allocation.forwarding import Visit, Walk
+    from tpusim.allocation.forwarding import Make, Visit, Walk
 
 Node = tuple[int, ...]
 """The value that holds one part of a shape: none for a flag."""
@@ -55,7 +55,7 @@ class Value(msgspec.Struct, eq=False):
     # Written over an operand, as it must be: an update in place.
     is_update: bool = False
     # The value whose memory it takes over by the compiler's choice: no rule makes the two share.
-    takes_over: int | None = None
+    takes_over: Value | None = None
     # The values, side by side, that it joins: it lies where they do.
     joins: tuple[Value, ...] = ()
 
@@ -71,6 +71,21 @@ def _room_of(shape: Shape, granule_bytes: int) -> tuple[int, MemorySpace]:
     """Return the bytes of an array, or of a tuple's table, and the memory that it lies in."""
     size = table_size(shape, granule_bytes) if isinstance(shape, TupleShape) else physical_bytes(shape)
     return size, space_of(shape)
+
+
+class _Kind(NamedTuple):
+    """What an opcode means for where values lie: ``make`` is what forwards its buffers, if it does."""
+
+    make: Make | None
+    # A view is no use: only a read through it keeps the buffer alive.
+    is_use: bool
+    is_copy: bool
+
+
+@cache
+def _kind_of(opcode: str) -> _Kind:
+    is_copy = opcode in COPIES or async_parts(opcode) is not None
+    return _Kind(MAKE.get(long_form(opcode)), opcode not in FORWARDS_BUFFERS, is_copy)
 
 
 class _Visited(NamedTuple):
@@ -106,7 +121,8 @@ class Liveness:
         self.frames: list[Frame] = []
         # Memory that an instruction needs while it runs, per instruction: no operand or result shows it.
         self.scratch: list[Value] = []
-        self._joined: list[int] = []
+        # Of a value that lies where another does that other, or one on the way to it.
+        self._joined: dict[int, int] = {}
         self._arguments: dict[str, Nodes] = {}
         self._visits: dict[tuple[str, tuple[int, ...]], _Visited] = {}
         entry: Visit = module.entry, None
@@ -140,25 +156,33 @@ class Liveness:
     def _run(self, visit: Visit) -> Walk:
         """Walk a computation that gets arguments and return where its result lies."""
         computation, arguments = visit
-        kind = computation.name, _repeated(arguments or ())
-        known = self._visits.get(kind)
+        visit_kind = computation.name, _repeated(arguments or ())
+        known = self._visits.get(visit_kind)
         if known is not None:
             return self._run_again(computation.root, known, arguments or ())
         frame, begin, scratch_begin = Frame(self, computation, arguments), len(self.values), len(self.scratch)
         self.frames.append(frame)
         for instruction in computation.instructions:
-            make = MAKE.get(long_form(instruction.opcode))
+            before = len(self.values)
+            make, is_use, is_copy = _kind_of(instruction.opcode)
             made = make(frame, instruction) if make else None
             if made is not None and not isinstance(made, list):
                 made = yield from made
-            frame.note(instruction, made)
+            if is_use:
+                frame.use(instruction.operands)
+            frame.values[instruction.name] = frame.made(instruction) if made is None else made
+            if is_copy and len(self.values) > before and "metadata" not in instruction.attributes:
+                frame.name_origin(instruction, self.values[before:])
+            if "backend_config" in instruction.attributes:
+                frame.note_scratch(instruction)
+            self.end(instruction)
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
         result = frame.values[computation.root_name]
         # One past its end, where the caller takes the result over.
         self.keep(result, self.now)
         own, scratch = range(begin, len(self.values)), range(scratch_begin, len(self.scratch))
-        self._visits[kind] = _Visited(arguments or (), result, own, scratch)
+        self._visits[visit_kind] = _Visited(arguments or (), result, own, scratch)
         return result
 
     def _run_again(self, root: Instruction, visited: _Visited, arguments: Sequence[Nodes]) -> Nodes:
@@ -170,7 +194,8 @@ class Liveness:
         given = [part for nodes_ in arguments for part in nodes_]
         self.keep(given, self.now)
         for space, n_bytes in self._temporary_bytes(visited).items():
-            self._add(Value(root, ArrayShape(DTYPES["u8"], (n_bytes,)), n_bytes, space, self.now, self.now, root))
+            scratch = ArrayShape(DTYPES["u8"], (n_bytes,))
+            self.values.append(Value(root, scratch, n_bytes, space, self.now, self.now, root))
         handed_on = dict(zip((part for nodes_ in visited.arguments for part in nodes_), given, strict=False))
         # What the first visit wrote over an argument, this one writes over its own.
         argument_at = {self.buffer(*one): other for one, other in handed_on.items() if len(one) == 1}
@@ -206,19 +231,15 @@ class Liveness:
     def new(self, instruction: Instruction, shape: Shape) -> Nodes:
         """Return a fresh value for every part of ``shape``, alive from the instruction under way."""
         # Nearly all shapes are arrays.
-        parts = (shape,) if isinstance(shape, ArrayShape) else nodes(shape)
-        return [self.value(instruction, part) for part in parts]
+        if isinstance(shape, ArrayShape):
+            return [self.value(instruction, shape)]
+        return [self.value(instruction, part) for part in nodes(shape)]
 
     def value(self, instruction: Instruction, shape: Shape) -> Node:
         """Return one fresh value."""
         n_bytes, space = _room_of(shape, self.granule_bytes)
-        return self._add(Value(instruction, shape, n_bytes, space, self.now, self.now, instruction))
-
-    def _add(self, value: Value) -> Node:
-        number = len(self.values)
-        self._joined.append(number)
-        self.values.append(value)
-        return (number,)
+        self.values.append(Value(instruction, shape, n_bytes, space, self.now, self.now, instruction))
+        return (len(self.values) - 1,)
 
     def phi(self, instruction: Instruction, shape: Shape) -> Nodes:
         """Return fresh values that stand for others, for every part of ``shape``."""
@@ -239,36 +260,42 @@ class Liveness:
         """Let two values lie in one place."""
         # A flag has no place to share.
         if len(one) == len(other) == 1:
-            self._joined[self.buffer(*other)] = self.buffer(*one)
+            place, joining = self.buffer(*one), self.buffer(*other)
+            if place != joining:
+                self._joined[joining] = place
 
     def take_over(self, one: Node, other: Node) -> None:
         """Note that a value takes over the memory of another, which the program no longer uses."""
         if len(one) == len(other) == 1:
-            self.values[other[0]].takes_over = one[0]
+            self.values[other[0]].takes_over = self.values[one[0]]
 
     def buffer(self, number: int) -> int:
         """Return the number that stands for all values that lie where this one does."""
-        while self._joined[number] != number:
+        joined = self._joined
+        while number in joined:
             # Halving the way keeps chains short however long the program is.
-            self._joined[number] = self._joined[self._joined[number]]
-            number = self._joined[number]
+            joined[number] = joined.get(joined[number], joined[number])
+            number = joined[number]
         return number
 
-    def memory_ends(self) -> list[int]:
-        """Return the last position at which each value's memory is in use, by itself or by what takes it over."""
-        last = [value.last for value in self.values]
+    def memory_ends(self) -> dict[int, int]:
+        """Return, by the ``id`` of each value that others take over, where the last use of its memory is."""
+        ends: dict[int, int] = {}
         # Backwards, since a value that takes over comes later.
-        for number in reversed(range(len(self.values))):
-            before = self.values[number].takes_over
-            if before is not None:
-                last[before] = max(last[before], last[number])
-        return last
+        taken = [(value, value.takes_over) for value in reversed(self.values) if value.takes_over is not None]
+        for value, before in taken:
+            ends[id(before)] = max(ends.get(id(before), before.last), ends.get(id(value), value.last))
+        return ends
 
     def buffers(self) -> list[list[Value]]:
         """Return the values of every buffer, in the order of the schedule."""
         found: dict[int, list[Value]] = {}
         for number, value in enumerate(self.values):
-            found.setdefault(self.buffer(number), []).append(value)
+            home = self.buffer(number) if number in self._joined else number
+            if home in found:
+                found[home].append(value)
+            else:
+                found[home] = [value]
         return list(found.values())
 
 
@@ -281,39 +308,38 @@ class Frame:
         self.computation = computation
         self.arguments = arguments
         self.values: dict[str, Nodes] = {}
-        # So many values there were before the instruction that is under way.
-        self._before = len(liveness.values)
 
-    def note(self, instruction: Instruction, made: Nodes | None) -> None:
-        """Note what an instruction uses, what it has ``made`` (None: new values), and what it needs while it runs."""
-        liveness, attributes = self.liveness, instruction.attributes
-        # A view is no use: only a read through it keeps the buffer alive.
-        if instruction.opcode not in FORWARDS_BUFFERS:
-            for name in instruction.operands:
-                liveness.keep(self.values[name], liveness.now)
-        self.values[instruction.name] = self.made(instruction) if made is None else made
-        is_copy = instruction.opcode in COPIES or async_parts(instruction.opcode)
-        if is_copy and "metadata" not in attributes and self._before < len(liveness.values):
-            self._name_origin(instruction)
-        scoped = instruction.backend_config.scoped_vmem_bytes if "backend_config" in attributes else 0
-        if scoped:
-            now = liveness.now
-            liveness.scratch.append(Value(instruction, instruction.shape, scoped, VMEM, now, now, instruction))
-        liveness.end(instruction)
-        self._before = len(liveness.values)
+    def use(self, names: Iterable[str]) -> None:
+        """Keep what an instruction reads."""
+        values, now = self.liveness.values, self.liveness.now
+        for name in names:
+            for part in self.values[name]:
+                for number in part:
+                    values[number].last = now
 
-    def _name_origin(self, instruction: Instruction) -> None:
-        """Give the values that a copy made the origin of what it copies."""
-        copied = [number for name in instruction.operands[:1] for part in self.values[name] for number in part]
-        for value in self.liveness.values[self._before :] if copied else ():
+    def name_origin(self, instruction: Instruction, made: Iterable[Value]) -> None:
+        """Give the values that a copy without an origin of its own made that of what it copies."""
+        copied = [part[0] for name in instruction.operands[:1] for part in self.values[name] if part]
+        for value in made if copied else ():
             value.origin = self.liveness.values[copied[0]].origin
+
+    def note_scratch(self, instruction: Instruction) -> None:
+        """Note the memory that an instruction needs while it runs."""
+        n_bytes, now = instruction.backend_config.scoped_vmem_bytes, self.liveness.now
+        if n_bytes:
+            scratch = Value(instruction, instruction.shape, n_bytes, VMEM, now, now, instruction)
+            self.liveness.scratch.append(scratch)
 
     def made(self, instruction: Instruction) -> Nodes:
         """Return new values, in the place of an operand where they are written over it."""
         made = self.liveness.new(instruction, instruction.shape)
+        if not instruction.operands:
+            return made
         updated = in_place_operands(self.module, instruction)
         stated = stated_operands(self.computation, instruction)
-        results = _arrays(made, instruction.shape) if updated or stated else []
+        if not updated and not stated:
+            return made
+        results = _arrays(made, instruction.shape)
         for index, (operand, leaf) in (stated | {index: (operand, 0) for index, operand in updated.items()}).items():
             name = instruction.operands[operand]
             sources = _arrays(self.values[name], self.computation[name].shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import msgspec
 
@@ -14,12 +14,12 @@ from tpusim.hardware.units import HBM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.program.buffers import BufferKind, peak_bytes
-from tpusim.shapes.shape import ArrayShape, TupleShape
+from tpusim.shapes.shape import ArrayShape
 
 # The attributes of instructions whose computations are scheduled, in the order of XLA's lists of callees.
 _CALLEES = ("to_apply", "body", "condition", "branch_computations", "true_computation", "false_computation")
 
-_KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
+KINDS: dict[str, BufferKind] = {"parameter": "argument", "constant": "constant"}
 
 
 class Place(msgspec.Struct, eq=False):
@@ -58,29 +58,20 @@ class Place(msgspec.Struct, eq=False):
         return ((self.intervals[0][0], self.intervals[-1][1]),)
 
     @property
-    def is_table(self) -> bool:
-        """Whether it holds a tuple's table of addresses."""
-        return isinstance(self.values[0].shape, TupleShape) and self.kind != "scratch"
-
-    @property
     def is_scalar(self) -> bool:
         """Whether the scalar core makes what it holds, and keeps it: a loop's counter, a condition."""
         shape = self.values[0].shape
         return isinstance(shape, ArrayShape) and not shape.rank and self.values[0].instruction.opcode != "fusion"
 
 
-def place_of(values: Sequence[Value], kind: BufferKind | None = None) -> Place:
+def place_of(values: Sequence[Value], kind: BufferKind, n_bytes: int) -> Place:
     """Return the place that values share, as large as the largest of them."""
     first = values[0]
-    is_result, size = first.is_result, first.n_bytes
     intervals: tuple[Interval, ...] = ((first.first, first.last),)
     # Most places have one value.
     if len(values) > 1:
-        is_result, size = any(value.is_result for value in values), max(value.n_bytes for value in values)
         intervals = united([(value.first, value.last) for value in values])
-    # A parameter of a called computation is its caller's value, so that one here is the program's.
-    kind = kind or _KINDS.get(first.instruction.opcode, "output" if is_result else "temporary")
-    return Place(values, kind, size, first.space, intervals)
+    return Place(values, kind, n_bytes, first.space, intervals)
 
 
 def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -127,14 +118,14 @@ def reuse_output_memory(places: Sequence[Place], order: Mapping[int, int]) -> No
     def rank(place: Place) -> tuple[int, int]:
         return -place.n_bytes, min([order[id(value.instruction)] for value in place.values])
 
-    reusable: dict[MemorySpace, list[Place]] = {place.space: [] for place in filter(_is_reusable, places)}
-    # Mostly HBM alone has any: what lies in other memories need not be ordered.
-    ordered = sorted([place for place in places if place.space in reusable], key=rank)
-    for place in filter(_is_reusable, reversed(ordered)):
+    ranked = sorted([place for place in places if _is_reusable(place)], key=rank)
+    reusable: dict[MemorySpace, list[Place]] = {place.space: [] for place in ranked}
+    for place in reversed(ranked):
         place.taken = list(place.intervals)
         reusable[place.space].append(place)
-    for place in ordered:
-        home = _home(place, reusable[place.space]) if place.needs_heap else None
+    # Mostly HBM alone has any: what lies in other memories need not be ordered.
+    for place in sorted([place for place in places if place.space in reusable and place.needs_heap], key=rank):
+        home = _home(place, reusable[place.space])
         if home is not None:
             place.within = home.values[-1].instruction.name
             for interval in place.intervals:
@@ -144,14 +135,17 @@ def reuse_output_memory(places: Sequence[Place], order: Mapping[int, int]) -> No
 def _is_reusable(place: Place) -> bool:
     """Return whether a place is the program's to write: an output's, or an argument's that an output overwrites."""
     # Temporaries, which most are, are no results.
-    return place.kind != "temporary" and any(v.is_result and v.instruction.opcode not in _KINDS for v in place.values)
+    return place.kind != "temporary" and any(v.is_result and v.instruction.opcode not in KINDS for v in place.values)
 
 
 def _home(place: Place, reusable: Sequence[Place]) -> Place | None:
     """Return the first of places, smallest first, whose memory a temporary fits into in size and time."""
     # Skip what is too small; the first that is large enough mostly has room.
     for number in range(bisect_left(reusable, place.n_bytes, key=lambda home: home.n_bytes), len(reusable)):
-        if not any(overlaps_any(interval, reusable[number].taken) for interval in place.intervals):
+        for interval in place.intervals:
+            if overlaps_any(interval, reusable[number].taken):
+                break
+        else:
             return reusable[number]
     return None
 
@@ -180,7 +174,7 @@ def fill_heap(places: Iterable[Place], space: MemorySpace, room_bytes: Callable[
     return aligned(max(ends, default=0), unit)
 
 
-def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
+def counted_temp_bytes(heap_bytes: int, tables_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
     """Return a program's HBM temporaries as XLA's memory statistics count them.
 
     That is the heap plus the part unused at its fullest; tuple tables are in use throughout. Scalars, which the scalar
@@ -188,14 +182,14 @@ def counted_temp_bytes(heap_bytes: int, places: Sequence[Place], liveness: Liven
     that took its memory over, is alive; updates in place and values that stand for others are not counted again. (Found
     by comparing the compiler's heaps and live ranges with its statistics.)
     """
-    if all(place.is_scalar or place.is_table for place in places if place.needs_heap and place.space == HBM):
+    in_heap = [place for place in places if place.space == HBM and place.needs_heap]
+    if all(place.is_scalar for place in in_heap):
         return 0
-    tables = sum(place.n_bytes for place in places if place.is_table and place.kind == "temporary")
-    until = {id(value): last for value, last in zip(liveness.values, liveness.memory_ends(), strict=True)}
-    in_heap = (place for place in places if place.needs_heap and place.space == HBM and not place.is_table)
-    made = (value for place in in_heap for value in place.values if not (value.is_phi or value.is_update))
-    used = peak_bytes((value.first, until[id(value)], value.n_bytes) for value in made if value.takes_over is None)
-    return 2 * heap_bytes - used - tables
+    until = liveness.memory_ends()
+    made = [value for place in in_heap for value in place.values if not (value.is_phi or value.is_update)]
+    made = [value for value in made if value.takes_over is None]
+    used = peak_bytes((value.first, until.get(id(value), value.last), value.n_bytes) for value in made)
+    return 2 * heap_bytes - used - tables_bytes
 
 
 def module_order(module: Module) -> dict[int, int]:
@@ -203,11 +197,8 @@ def module_order(module: Module) -> dict[int, int]:
 
     They walk operands before their users and computations before their callers.
     """
-    order: dict[int, int] = {}
-    for computation in _computations(module):
-        for instruction in post_order(computation):
-            order[id(instruction)] = len(order)
-    return order
+    in_order = chain.from_iterable(map(post_order, _computations(module)))
+    return {id(instruction): place for place, instruction in enumerate(in_order)}
 
 
 def _computations(module: Module) -> Iterator[Computation]:
@@ -231,18 +222,18 @@ def _called(computation: Computation) -> Iterator[str]:
             yield from (named,) if isinstance(named, str) else named
 
 
-def post_order(computation: Computation) -> Iterator[Instruction]:
-    """Yield a computation's instructions with operands before their users, depth first, from each that has no users."""
-    seen: set[str] = set()
+def post_order(computation: Computation) -> Iterable[Instruction]:
+    """Return a computation's instructions with operands before their users, depth first, from each without users."""
+    by_name, found = computation.by_name, dict[str, Instruction]()
     for end in computation.instructions:
         waiting = [end] if end.name not in computation.used else []
         while waiting:
-            instruction = waiting[-1]
-            if instruction.name in seen:
-                waiting.pop()
-            elif fresh := [name for name in instruction.operands if name not in seen]:
-                # The first operand is to be walked first, so it goes on top.
-                waiting += [computation.by_name[name] for name in reversed(fresh)]
-            else:
-                seen.add(instruction.name)
-                yield waiting.pop()
+            top = waiting[-1]
+            # The first operand is to be walked first, so it goes on top.
+            for name in reversed(top.operands):
+                if name not in found:
+                    waiting.append(by_name[name])
+            if waiting[-1] is top:
+                # What two have waited for keeps its first place.
+                found[waiting.pop().name] = top
+    return found.values()

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tpusim.allocation.heap import SPARE_BYTES, aligned, alignment_bytes
 from tpusim.allocation.liveness import Liveness
 from tpusim.allocation.placement import (
+    KINDS,
     Place,
     counted_temp_bytes,
     fill_heap,
@@ -73,7 +74,7 @@ def plan_buffers(
         )
         of_tables.append(replace(made, opcode="tuple", offset_bytes=heap_bytes))
         heap_bytes += table_bytes
-    temp_bytes = counted_temp_bytes(heap_bytes, [*places, *tables], liveness)
+    temp_bytes = counted_temp_bytes(heap_bytes, sum(tables), places, liveness)
     addresses = _addresses(liveness, places, heap_bytes) if with_addresses else {}
     sizes = (*(_sized(place, *life) for place in places for life in place.lives), *of_tables)
 
@@ -86,18 +87,23 @@ def plan_buffers(
     return BufferPlan(tuple(liveness.schedule), PlannedBuffers(sizes, make), temp_bytes, addresses)
 
 
-def _places(liveness: Liveness) -> tuple[list[Place], list[Place]]:
-    """Return the places of all that needs memory, and apart from them those of the tuples' tables between."""
+def _places(liveness: Liveness) -> tuple[list[Place], list[int]]:
+    """Return the places of all that needs memory, and apart from them the bytes of the tuples' tables between."""
     places: list[Place] = []
-    tables: list[Place] = []
+    tables: list[int] = []
     for values in liveness.buffers():
-        if sum([value.n_bytes for value in values]):
-            place = place_of(values)
-            if not place.is_table:
-                places.append(place)
-            elif place.kind == "temporary":
-                tables.append(place)
-    places += [place_of((value,), "scratch") for value in liveness.scratch]
+        first = values[0]
+        is_result, n_bytes = first.is_result, first.n_bytes
+        # Most lie by themselves.
+        if len(values) > 1:
+            is_result, n_bytes = any(value.is_result for value in values), max(value.n_bytes for value in values)
+        # A parameter of a called computation is its caller's value, so that one here is the program's.
+        kind = KINDS.get(first.instruction.opcode, "output" if is_result else "temporary")
+        if n_bytes and not isinstance(first.shape, TupleShape):
+            places.append(place_of(values, kind, n_bytes))
+        elif n_bytes and kind == "temporary":
+            tables.append(n_bytes)
+    places += [place_of((value,), "scratch", value.n_bytes) for value in liveness.scratch]
     return places, tables
 
 

@@ -7,10 +7,11 @@ from bisect import bisect_left, insort
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tpusim.ir.attributes import Metadata
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tpusim.ir.attributes import Metadata
     from tpusim.ir.module import Computation, Instruction, Module
 
 _FIELD = re.compile(r"(\w+)=(\d+)")
@@ -38,16 +39,16 @@ def handed_on(computation: Computation, own: Mapping[str, str], otherwise: str =
 
     Where no use has one it is that of an operand, else ``otherwise``.
     """
-    found, of_uses = dict(own), dict[str, str]()
+    found = dict(own)
     for instruction in reversed(computation.instructions):
-        text = found[instruction.name] = found[instruction.name] or of_uses.get(instruction.name, "")
+        text = found[instruction.name]
         # Backwards, so that the first use has the last word.
         for name in instruction.operands if text else ():
-            of_uses[name] = text
-    for instruction in computation:
-        if not found[instruction.name]:
-            sources = (found[name] for name in instruction.operands)
-            found[instruction.name] = next(filter(None, sources), otherwise)
+            found[name] = own[name] or text
+    for name, text in found.items():
+        if not text:
+            sources = (found[operand] for operand in computation[name].operands)
+            found[name] = next(filter(None, sources), otherwise)
     return found
 
 
@@ -75,7 +76,10 @@ class SourceFrames:
         A use that has one counts before an origin: a copy of a weight is for the product that reads it.
         """
         if computation.name not in self._sources:
-            own = {each.name: self.location(each.metadata) for each in computation}
+            stated = {each.name: each.attributes.get("metadata", "") for each in computation.instructions}
+            # Hundreds of instructions share what they state.
+            located = {text: self.location(Metadata.decode(text)) for text in set(stated.values())}
+            own = {name: located[text] for name, text in stated.items()}
             self._sources[computation.name] = handed_on(computation, own)
         return self._sources[computation.name][instruction.name]
 

@@ -118,7 +118,7 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
     # Hardly any computation has one: what its opcodes are is known before they are gone through.
     if not computation.opcodes & _MAY_HOLD:
         return None
-    for instruction in computation.instructions:
+    for instruction in [one for one in computation.instructions if one.opcode in _MAY_HOLD]:
         if is_collective(instruction):
             return computation, instruction
         # The computation that a reduction applies is called too, but holds no collective: not searched.

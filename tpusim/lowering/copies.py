@@ -35,8 +35,8 @@ def copy_step(scope: Scope, instruction: Instruction, source: Shape, target: Sha
         **scope.label(instruction, "async copy"),
         n_bytes=float(physical_bytes(moved or target)),
         # A copy moves one array, so its first leaf speaks for all.
-        source_space=space_of(next(iter(leaves(source)), source)),
-        target_space=space_of(next(iter(leaves(target)), target)),
+        source_space=space_of((*leaves(source), source)[0]),
+        target_space=space_of((*leaves(target), target)[0]),
         is_prefetch="cross_program_prefetch_index" in instruction.attributes,
     )
 

@@ -100,7 +100,7 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
 
 def device_bytes(shape: Shape) -> int:
     """Return the physical bytes of a shape's arrays, those in host memory left out."""
-    return sum(physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) != HOST)
+    return sum([physical_bytes(leaf) for leaf in leaves(shape) if space_of(leaf) != HOST])
 
 
 def alias_bytes(module: Module) -> int:

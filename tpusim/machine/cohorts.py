@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from tpusim.machine.costs import Costs
 from tpusim.machine.placement import Assignment, DeviceSet, RunOptions
@@ -34,7 +35,7 @@ MOST_COARSE = 256
 """In larger pods every split is dear: there cohorts are cut for all that might split them."""
 
 
-class Split(NamedTuple):
+class Split(msgspec.Struct, frozen=True):
     """What ended a run: when a wait in a collective ended for members of one cohort; no step if they wait for ever."""
 
     step: Collective | None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -48,7 +47,7 @@ class ByIdentity(Generic[S, P, V]):
         return found[0]
 
 
-class GroupShare(NamedTuple):
+class GroupShare(msgspec.Struct, frozen=True):
     """One group of a collective: its place in the list, its devices, its own members of a cohort, its device count."""
 
     place: int
@@ -57,7 +56,7 @@ class GroupShare(NamedTuple):
     size: int
 
 
-class Traits(NamedTuple):
+class Traits(msgspec.Struct, frozen=True):
     """What of some steps may keep one run of them from standing for others.
 
     Devices wait for each other in them (``communicates``), they meet the host (``meets_host``), or something in them is
@@ -81,8 +80,7 @@ def traits_of(steps: tuple[AnyStep, ...]) -> Traits:
     )
 
 
-@dataclass(slots=True)
-class KernelCost:
+class KernelCost(msgspec.Struct):
     """What a kernel takes, and what it took, with the details of its record, when nothing disturbed it."""
 
     time: KernelTime

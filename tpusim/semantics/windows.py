@@ -106,6 +106,7 @@ def _meetings(window: WindowDimension, input_size: int, size: int) -> _Meetings:
     return _Meetings(tuple(taps), period, step)
 
 
+@lru_cache(maxsize=1024)
 def meeting_pairs(window: WindowDimension, input_size: int, size: int) -> int:
     """Count the (output, kernel) position pairs of one dimension that meet an input, not a hole or padding."""
     return sum(max(0, tap.last - tap.first + 1) for tap in _meetings(window, input_size, size).taps)

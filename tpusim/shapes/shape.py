@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
@@ -160,16 +160,16 @@ def compatible(one: Shape, other: Shape) -> bool:
     return isinstance(one, BufferShape) and isinstance(other, BufferShape) and compatible(one.element, other.element)
 
 
-def nodes(shape: Shape) -> Iterator[Shape]:
-    """Yield the parts of a shape, each tuple before its elements."""
-    yield shape
-    for element in shape.elements if isinstance(shape, TupleShape) else ():
-        yield from nodes(element)
+@lru_cache(maxsize=1 << 12)
+def nodes(shape: Shape) -> tuple[Shape, ...]:
+    """Return the parts of a shape, each tuple before its elements."""
+    elements = shape.elements if isinstance(shape, TupleShape) else ()
+    return (shape, *[part for element in elements for part in nodes(element)])
 
 
 def node_count(shape: Shape) -> int:
     """Return how many parts a shape has."""
-    return sum(1 for _ in nodes(shape))
+    return len(nodes(shape))
 
 
 @lru_cache(maxsize=1024)

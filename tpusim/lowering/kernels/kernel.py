@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from math import inf, prod
 from operator import itemgetter
 from typing import NamedTuple
@@ -42,7 +41,7 @@ from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
-from tpusim.semantics.demand.needs import Access, Demand, accesses, demand_of, needed_share
+from tpusim.semantics.demand.needs import Access, accesses, demand_of, needed_shares
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.semantics.products import (
     BATCH,
@@ -109,7 +108,7 @@ def plan_of(scope: Scope, instruction: Instruction) -> Plan:
     sides = _sides(body, products[0][0]) if products else {}
     feeds = {body.operands[-1 - at].name: side for at, side in sides.items() if at < 0}
     touched = accesses(body, demand, instruction)
-    shares = _shares(body, demand)
+    shares = needed_shares(body, demand)
     costs = value_costs(scope, body.values, shares)
     return Plan(scope, instruction, body, touched, products, sides, feeds, shares, costs)
 
@@ -126,8 +125,8 @@ def tiled(plan: Plan, nest: Nest | None, extra: Work | None = None) -> Kernel:
     stages = []
     works = _product_works(plan, nest) | {at: cost.work for at, cost in other.items()}
     for part, accesses_of in _by_stage(plan, works):
-        part += conversion_work(accesses_of, plan.feeds, nest, scope.chip, computes=computes)
-        stages.append((part + _register_traffic(scope, accesses_of, fed)) * (1 / tiles))
+        conversion = conversion_work(accesses_of, plan.feeds, nest, scope.chip, computes=computes)
+        stages.append(sum_work((part, conversion, _register_traffic(scope, accesses_of, fed))) * (1 / tiles))
     work = stages[0] if len(stages) == 1 else sum_work(stages)
     work = work + extra * (1 / tiles) if extra else work
     return Kernel(
@@ -173,13 +172,18 @@ def _family(body: Body, products: list[Product]) -> Family:
 
 def is_scalar(scope: Scope, instruction: Instruction) -> bool:
     """Return whether an instruction only touches single elements, which the scalar core handles."""
+    # Nearly always the result tells.
+    if not _is_single(instruction):
+        return False
     # Scalars live in SMEM: a vector kernel, with its fixed cost, would be far too dear for them.
     operands = scope.computation.operands_of(instruction)
     # A fusion may make a large array between its scalar operands and its scalar result.
-    inside = (item.instruction for item in scope.body_of(instruction).values)
-    # One after the other: nearly always the first one tells.
-    shapes = (item.shape for item in chain((instruction, *operands), inside))
-    return all(leaf.element_count <= 1 for shape in shapes for leaf in leaves(shape))
+    inside = [item.instruction for item in scope.body_of(instruction).values]
+    return all(map(_is_single, (*operands, *inside)))
+
+
+def _is_single(value: Instruction) -> bool:
+    return all(leaf.element_count <= 1 for leaf in leaves(value.shape))
 
 
 def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:
@@ -212,19 +216,14 @@ def _product(item: Inner) -> Product:
     return canonical_product(item.instruction, shapes)
 
 
-def _shares(body: Body, demand: Demand) -> list[float]:
-    pairs = zip(demand.values, body.values, strict=True)
-    return [needed_share(parts, item.instruction.shape) for parts, item in pairs]
-
-
 def _other_costs(plan: Plan, nest: Nest | None) -> dict[int, ValueCost]:
     """Return what all in a kernel but its products takes, by position: what is needed, as often as it is made."""
     # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
-    found = {}
+    found, shares, sides = {}, plan.shares, plan.sides
     for at, cost in plan.costs.items():
         # What is made for an operand of the product stays as long as its tile does, and is then made anew.
-        times = plan.shares[at] * uses.get(plan.sides.get(at, ""), 1.0)
+        times = shares[at] * uses.get(sides[at], 1.0) if at in sides else shares[at]
         # Of most values all is needed once.
         found[at] = cost if times == 1 else cost.times(times, plan.body.values[at].instruction.opcode, plan.scope.chip)
     return found
@@ -266,9 +265,12 @@ def _product_works(plan: Plan, nest: Nest | None) -> dict[int, Work]:
 
 def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Work:
     """Return the loads of operands and the stores of results; what is ``fed`` to products their own rule loads."""
-    loaded = (access for access in touched if not access.is_output and access.name not in fed)
-    loads = sum(stored_registers(access.n_bytes, scope.chip) for access in loaded)
-    stores = sum(stored_registers(access.n_bytes, scope.chip) for access in touched if access.is_output)
+    loads = stores = 0.0
+    for access in touched:
+        if access.is_output:
+            stores += stored_registers(access.n_bytes, scope.chip)
+        elif access.name not in fed:
+            loads += stored_registers(access.n_bytes, scope.chip)
     return Work(ops={LOAD: loads, STORE: stores})
 
 
@@ -423,17 +425,17 @@ def _plain_nest(body: Body, tiles: int, window: WindowConfig | None) -> Nest:
 
 def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nest) -> Iterator[Stream]:
     moves = {side: nest.fetches(side) for side in {OUT, *sides.values()}}
+    register, is_placed = chip.vpu.register_shape, needs_places(chip)
     for access in touched:
         side = OUT if access.is_output else sides.get(access.name, OUT)
-        cut = nest.bounds.get(side, ())
-        overlap = 1.0
+        cut, overlap = nest.bounds.get(side, ()), 1.0
         if nest.tiled and cut and access.shape.dimensions == nest.tiled.dimensions:
-            cut, overlap = cut_alike(nest.tiled, cut, access.shape, chip.vpu.register_shape)
+            cut, overlap = cut_alike(nest.tiled, cut, access.shape, register)
         # Only an array of as many dimensions is cut as the bounds say; rows of a gather are runs of their own.
-        run = run_bytes(access.shape, cut, chip.vpu.register_shape) if len(cut) == access.shape.rank else 0
-        chunk = min(filter(None, (run, access.chunk_bytes)), default=0)
+        chunk, own = run_bytes(access.shape, cut, register) if len(cut) == access.shape.rank else 0, access.chunk_bytes
+        chunk = min(chunk, own) if chunk and own else chunk or own
         block, fetches = access.n_bytes * overlap * nest.block_share[side], moves[side]
-        stride = _stride_bytes(access, cut, chunk, chip) if chunk and needs_places(chip) else 0
+        stride = _stride_bytes(access, cut, chunk, chip) if chunk and is_placed else 0
         yield Stream(access.name, access.space, block, fetches, access.is_output, chunk, stride)
 
 

@@ -103,7 +103,7 @@ def conversion_work(
     (JAX documentation, Pallas TPU details). Inside a kernel values stay wide, so that the price is paid once for each
     element that is loaded or stored. A kernel that ``computes`` nothing moves packed elements as they are.
     """
-    total = Work()
+    found = []
     for access in touched:
         side = "" if access.is_output else sides.get(access.name, "")
         is_moved = not computes and access.shape.dtype.name not in _NEVER_PACKED
@@ -116,8 +116,8 @@ def conversion_work(
         # The matrix unit wants bf16 of what it cannot take as it is.
         also = [chip.vector_ops.pack.get("bf16", {})] if side in (LHS, RHS) else []
         for cost in (table.get(access.shape.dtype.name, {}), *also):
-            total += Work(ops=scaled(cost, uses * elements / chip.vpu.register_elements))
-    return total
+            found.append(Work(ops=scaled(cost, uses * elements / chip.vpu.register_elements)))
+    return sum_work(found)
 
 
 def _is_converted(access: Access, side: str, chip: Chip) -> bool:

@@ -60,15 +60,14 @@ def _waited_for(
     for at, operands in enumerate(made_of):
         if at in products or not from_product.isdisjoint(operands):
             from_product.add(at)
+    again = [at for at in reductions if at in from_product and _is_gone_through_again(made_of, at, from_product, names)]
+    if len(products) < 2 and not again:
+        return {}
     users: dict[int, set[int]] = {}
     for at, operands in enumerate(made_of):
         for operand in operands:
             users.setdefault(operand, set()).add(at)
-    found = {
-        at: users.get(at, set())
-        for at in reductions
-        if at in from_product and _is_gone_through_again(made_of, at, from_product, names)
-    }
+    found = {at: users.get(at, set()) for at in again}
     if len(products) > 1:
         into_products = made_from(made_of, products)
         found |= {at: users.get(at, set()) & into_products for at in products}
@@ -80,7 +79,7 @@ def _is_gone_through_again(
 ) -> bool:
     """Return whether a value that needs a reduction also needs what a product makes."""
     behind = {reduction}
-    for at, operands in enumerate(made_of):
+    for at, operands in enumerate(made_of[reduction + 1 :], reduction + 1):
         if not behind.isdisjoint(operands):
             behind.add(at)
             if at not in names and any(o in from_product - behind for o in operands):

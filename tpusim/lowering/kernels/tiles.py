@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain, product
 from math import ceil, gcd, inf, prod
 
@@ -81,9 +81,10 @@ class Nest(msgspec.Struct, frozen=True):
         if array == OUT:
             return self.distinct(OUT)
         # What a core goes round only once moves nothing.
-        once = [self.cores if i == self.split else 1 for i in range(len(self.loops))]
-        moving = [i for i, loop in enumerate(self.loops) if array in TOUCHES[loop.role] and loop.trips > once[i]]
-        last = max(moving, default=-1)
+        last = -1
+        for at, loop in enumerate(self.loops):
+            if array in TOUCHES[loop.role] and loop.trips > (self.cores if at == self.split else 1):
+                last = at
         fetched = prod([loop.trips for loop in self.loops[: last + 1]])
         # What does not depend on the loop that is split every core fetches for itself.
         return fetched if self.split <= last else fetched * self.cores
@@ -279,6 +280,8 @@ def _units(shape: ArrayShape, block: tuple[int, int]) -> tuple[int, ...]:
     return (*[1] * (shape.rank - len(block)), *block) if shape.rank > 1 else (prod(block),) * shape.rank
 
 
+# Most operands of a kernel are alike, and cut alike.
+@lru_cache(maxsize=1024)
 def run_bytes(shape: ArrayShape, bounds: tuple[int, ...], block: tuple[int, int]) -> int:
     """Return how many bytes of a block lie one after the other in memory; 0 if all of it does."""
     run, sizes = prod(block) * shape.dtype.bits // 8, blocks(shape, block)
@@ -300,6 +303,7 @@ def run_pitch_bytes(shape: ArrayShape, bounds: tuple[int, ...], block: tuple[int
     return 0
 
 
+@lru_cache(maxsize=1024)
 def cut_alike(
     tiled: ArrayShape, bounds: tuple[int, ...], array: ArrayShape, block: tuple[int, int]
 ) -> tuple[tuple[int, ...], float]:
@@ -337,14 +341,16 @@ def block_tiles(shape: ArrayShape, bounds: tuple[int, ...], block: tuple[int, in
     return prod(ceil(size / bound) for size, bound in zip(blocks(shape, block), bounds, strict=False) if bound)
 
 
-def _role_orders(kinds: tuple[str, ...]) -> list[tuple[str, ...]]:
+@cache
+def _role_orders(kinds: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Return the orders in which the compiler nests the loops of a convolution: one for each loop, outermost first."""
     columns = [COLUMNS] * (1 + kinds.count(COLUMNS))
     inner = [*[TAPS] * len(kinds), DEPTH]
     spatial = [_ROLES[kind] for kind in kinds if kind != COLUMNS]
     ordinary = (*columns, ROWS, *spatial, *inner)
     batch_first = (*[BATCH] * kinds.count(BATCH), *columns, ROWS, *(role for role in spatial if role != BATCH), *inner)
-    return [ordinary, batch_first]
+    # Without a batch the two are the same.
+    return tuple(dict.fromkeys((ordinary, batch_first)))
 
 
 # The first block in and the last one out overlap nothing: with eight tiles that is an eighth of the traffic.

@@ -11,15 +11,13 @@ from msgspec import structs
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import VIEWS
 
-_NAMES = VIEWS | {"parameter"}
-
 
 class Inner(msgspec.Struct, frozen=True, gc=False):
     """An instruction inside a kernel, and the computation it stands in.
 
     ``operands`` are positions in the kernel's list of values; a negative one, ``-1 - n``, is operand ``n`` of the
-    kernel itself. A ``parameter`` has one operand: what is passed for it. ``in_place`` marks a copy whose fusion is
-    stated to lie where its operand does: it gives the operand another layout in name only.
+    kernel itself. For a parameter stands what is passed for it. ``in_place`` marks a copy whose fusion is stated to lie
+    where its operand does: it gives the operand another layout in name only.
     """
 
     computation: Computation
@@ -30,7 +28,7 @@ class Inner(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_view(self) -> bool:
         """Whether this is its operand under another name."""
-        return self.in_place or self.instruction.opcode in _NAMES
+        return self.in_place or self.instruction.opcode in VIEWS
 
 
 class Body(msgspec.Struct, frozen=True, dict=True):
@@ -57,6 +55,11 @@ def inline(module: Module, computation: Computation, instruction: Instruction) -
         return Body((item,), 0, operands)
     found: list[Inner] = []
     root = _open(module, item, found)
+    if root < 0:
+        # It returns an operand: a parameter is a value after all, so that there is one to return.
+        called = module[instruction.attributes["calls"]]
+        found.append(Inner(called, called.root, (root,)))
+        root = len(found) - 1
     return Body(tuple(found), root, operands)
 
 
@@ -64,13 +67,12 @@ def _open(module: Module, fusion: Inner, found: list[Inner]) -> int:
     """Append what a fusion runs to ``found``; return where its value is."""
     called = module[fusion.instruction.attributes["calls"]]
     at: dict[str, int] = {}
+    place = at.__getitem__
     for inner in called.instructions:
         if inner.opcode == "parameter":
-            # What is passed for a parameter is known by its number, all else by its name.
-            taken: tuple[int, ...] = (fusion.operands[inner.immediate],)  # type: ignore[index]
-        else:
-            taken = tuple([at[name] for name in inner.operands])
-        item = Inner(called, inner, taken)
+            at[inner.name] = fusion.operands[inner.immediate]  # type: ignore[index]
+            continue
+        item = Inner(called, inner, tuple(map(place, inner.operands)))
         if inner.opcode == "fusion":
             at[inner.name] = _open(module, item, found)
         else:
@@ -94,7 +96,7 @@ def sources_of(body: Body) -> list[int]:
     found = [*range(len(body.values)), *range(-len(body.operands), 0)]
     for at, item in enumerate(body.values):
         # As ``is_view`` says, without a call for each of thousands of values.
-        if item.in_place or item.instruction.opcode in _NAMES:
+        if item.in_place or item.instruction.opcode in VIEWS:
             found[at] = found[item.operands[0]]
     return found
 

@@ -58,18 +58,26 @@ def demand_of(body: Body, of: Parts | None = None) -> Demand:
     # Positions in a body count its operands from -1 down, as indices of this list do.
     shapes = [item.instruction.shape for item in body.values] + [o.shape for o in reversed(body.operands)]
     if of is None and PARTIAL_READS.isdisjoint(body.opcodes):
-        regions = [NOTHING] * len(shapes)
+        found: list[Parts] = [_NONE] * len(shapes)
         for at in made_from([item.operands for item in body.values], (body.root,)):
-            regions[at] = WHOLE
-        found = list(map(_alike, shapes, regions))
+            found[at] = _ALL
+        # Nearly all values are arrays: of any other the same is so of each leaf.
+        for at, shape in enumerate(shapes):
+            if not isinstance(shape, ArrayShape):
+                found[at] *= len(leaves(shape))
     else:
         found = _Backwards(body, shapes).needed_for(of or (WHOLE,) * len(leaves(shapes[body.root])))
     return Demand(tuple(reversed(found[count:])), tuple(found[:count]))
 
 
-def needed_share(parts: Parts, shape: Shape) -> float:
-    """Return the share of a value's physical bytes that its regions take: 1 for all of it."""
-    if parts is _ALL or all(region.is_whole for region in parts):
+def needed_shares(body: Body, demand: Demand) -> list[float]:
+    """Return the share of its physical bytes that is needed of each value of a kernel: 1 for all of it."""
+    pairs = zip(demand.values, body.values, strict=True)
+    return [1.0 if parts is _ALL else _needed_share(parts, item.instruction.shape) for parts, item in pairs]
+
+
+def _needed_share(parts: Parts, shape: Shape) -> float:
+    if all(region.is_whole for region in parts):
         return 1.0
     whole = physical_bytes(shape)
     return sum(map(region_bytes, parts, leaves(shape))) / whole if whole else 1.0
@@ -95,7 +103,7 @@ def accesses(body: Body, demand: Demand, instruction: Instruction) -> list[Acces
 
 def _writes(body: Body, instruction: Instruction) -> Iterator[Access]:
     """Yield the writes, one per leaf of the result: of an update in place no more than the update."""
-    for leaf, result in zip(leaves(instruction.shape), _results(body.values, body.root), strict=True):
+    for leaf, result in zip(leaves(instruction.shape), _results(body, body.root), strict=True):
         n_bytes, at = physical_bytes(leaf), behind_views(body.values, result)
         if _is_in_place(body.values, at):
             computation, inner = body.values[at].computation, body.values[at].instruction
@@ -105,13 +113,12 @@ def _writes(body: Body, instruction: Instruction) -> Iterator[Access]:
             yield Access(instruction.name, leaf, float(n_bytes), space_of(leaf), is_output=True)
 
 
-def _results(values: Sequence[Inner], at: int) -> list[int]:
+def _results(body: Body, at: int) -> list[int]:
     """Return the position of the value that each leaf of a result is, or is a part of."""
-    if at < 0:
-        return [at]
-    if values[at].instruction.opcode == "tuple":
-        return [result for operand in values[at].operands for result in _results(values, operand)]
-    return [at] * len(leaves(values[at].instruction.shape))
+    value = body.values[at].instruction if at >= 0 else body.operands[-1 - at]
+    if at >= 0 and value.opcode == "tuple":
+        return [result for operand in body.values[at].operands for result in _results(body, operand)]
+    return [at] * len(leaves(value.shape))
 
 
 def _is_in_place(values: Sequence[Inner], at: int) -> bool:
