@@ -28,7 +28,8 @@ from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import Shape, TupleShape, leaves
 
 _COLORS = re.compile(r"colors:(\d+)")
-_MAY_HOLD = COLLECTIVES | {f"{kind}-start" for kind in COLLECTIVES} | CALLS
+MAY_HOLD = COLLECTIVES | {f"{kind}-start" for kind in COLLECTIVES} | CALLS
+"""Opcodes of collectives, and of what may have one inside."""
 
 
 # Only these have a start of their own; all others come wrapped in async-start (XLA, HLO text).
@@ -116,9 +117,9 @@ def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction]
     """Return the collective that a fused or called computation holds, with the computation it stands in."""
     computation = scope.module[name]
     # Hardly any computation has one: what its opcodes are is known before they are gone through.
-    if not computation.opcodes & _MAY_HOLD:
+    if not computation.opcodes & MAY_HOLD:
         return None
-    for instruction in [one for one in computation.instructions if one.opcode in _MAY_HOLD]:
+    for instruction in [one for one in computation.instructions if one.opcode in MAY_HOLD]:
         if is_collective(instruction):
             return computation, instruction
         # The computation that a reduction applies is called too, but holds no collective: not searched.

@@ -10,7 +10,7 @@ from tpusim.cost.models.operations import Table, operations_of
 from tpusim.hardware.units import VMEM
 from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import MOVES_ONLY, PRODUCTS, VIEWS
-from tpusim.lowering.collectives import collective_part, inner_collective, is_fed, other_part
+from tpusim.lowering.collectives import MAY_HOLD, collective_part, inner_collective, is_fed, other_part
 from tpusim.lowering.custom_calls import written_elsewhere
 from tpusim.lowering.kernels.kernel import kernel_or_scalar, make_kernel
 from tpusim.lowering.pallas.operands import Fed, as_given
@@ -31,7 +31,7 @@ def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     known = scope.known.kernels.get(key)
     if known is not None:
         return (_alike(scope, instruction, *known),)
-    if inner_collective(scope, instruction.attributes["calls"]):
+    if scope.body_of(instruction).opcodes & MAY_HOLD and inner_collective(scope, instruction.attributes["calls"]):
         return _with_collective(scope, instruction)
     if written := hand_written(scope, instruction):
         return written_elsewhere(scope, instruction, written.call, written.operands)
@@ -94,6 +94,8 @@ def hand_written(scope: Scope, instruction: Instruction) -> Written | None:
         given = scope.computation.operands_of(instruction)
         return Written(instruction, [as_given(item) for item in given]) if is_one else None
     called = scope.module[instruction.attributes["calls"]]
+    if "custom-call" not in called.opcodes:
+        return None
     calls = [item for item in called.instructions if item.opcode == "custom-call" and item.backend_config.kernel_body]
     return Written(calls[0], _operands(scope, instruction, calls[0])) if len(calls) == 1 else None
 

@@ -42,7 +42,9 @@ def in_place_operands(module: Module, instruction: Instruction) -> dict[int, int
     """Return which results (by leaf) must lie where an operand does: updates in place, and what the text states."""
     if instruction.opcode in IN_PLACE:
         return {0: 0}
-    found = {index: operand for index, operand in _attribute(instruction) if index is not None}
+    found = {}
+    if "output_to_operand_aliasing" in instruction.attributes:
+        found = {index: operand for index, operand in _attribute(instruction) if index is not None}
     called = module[instruction.attributes["calls"]] if instruction.opcode == "fusion" else None
     # Hardly any fusion has what updates in place: what its opcodes are is known before its roots are followed.
     if called and called.opcodes & _MAY_UPDATE:

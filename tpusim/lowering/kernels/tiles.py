@@ -209,12 +209,13 @@ class StatedTiling(msgspec.Struct, frozen=True):
             DEPTH: [kernel["i"], *(kernel[d] for d in self._letters(INNER))],
         }
         # Where one side is transposed on its way the bounds of its two minor dimensions are others: the loops decide.
-        return {
-            role: prod(cut.size for cut in own)
-            if prod(cut.trips for cut in own) == nest.trips(role)
-            else ceil(prod(cut.whole for cut in own) / nest.trips(role))
-            for role, own in cuts.items()
-        }
+        extents = {}
+        for role, own in cuts.items():
+            trips, fits = nest.trips(role), prod([cut.trips for cut in own])
+            extents[role] = prod([cut.size for cut in own])
+            if trips != fits:
+                extents[role] = ceil(prod([cut.whole for cut in own]) / trips)
+        return extents
 
     def _loops_of_cuts(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[Loop, ...]:
         """Return the loops where only the bounds of kernel and output are given."""

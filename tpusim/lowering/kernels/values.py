@@ -9,7 +9,7 @@ from tpusim.cost.models.operations import Table, operations_of
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import VECTOR
 from tpusim.ir.ops import FREE, INDEXED, MOVES_ONLY, PRODUCTS, REDUCTIONS
-from tpusim.lowering.kernels.vector import Site, is_waiting, vector_work
+from tpusim.lowering.kernels.vector import WORK_RULES, Site, is_waiting, vector_work
 from tpusim.lowering.scope import Scope
 from tpusim.program.work import Work
 from tpusim.semantics.demand.inlining import Inner
@@ -34,10 +34,14 @@ class ValueCost(NamedTuple):
 
 def value_costs(scope: Scope, values: Sequence[Inner], shares: Sequence[float]) -> dict[int, ValueCost]:
     """Return by position what the values inside a kernel take, made once: those of which ``shares`` are needed."""
-    known, found = scope.known, {}
+    known, table, found = scope.known, scope.chip.vector_ops.ops, {}
     for at, item in enumerate(values):
-        if shares[at] and not item.in_place and item.instruction.opcode not in _ELSEWHERE:
-            key = known.of_value(item.computation, item.instruction)
+        opcode = item.instruction.opcode
+        if shares[at] and not item.in_place and opcode not in _ELSEWHERE:
+            key: Hashable = opcode, item.instruction.shape
+            # Of an operation of the table no more than that counts.
+            if opcode in WORK_RULES or opcode not in table:
+                key = known.of_value(item.computation, item.instruction)
             found[at] = known.values.get(key) or _new_cost(scope, item, key)
     return found
 
