@@ -157,7 +157,7 @@ class Collectives:
         place = self._place(cohort, step, share)
         visit = self._visits[*place, cohort.number] = self._visits.get((*place, cohort.number), 0) + 1
         key = (*place, visit)
-        found = self._open.get(key) or _Rendezvous(self._costs.plan(step, cohort.devices, share.place), share)
+        found = self._open.get(key) or _Rendezvous(self._costs.plan_of_each(step, cohort.devices)[share.place], share)
         found.arrivals.append(arrival)
         _check_alike(found, arrival, share)
         if len(found.arrivals) == 1 and len(share.own) == share.size:
