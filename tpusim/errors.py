@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_WORD = 200
+_LONGEST_LINE = 2000
 
 
 class TpusimError(Exception):
@@ -25,7 +26,7 @@ class TpusimError(Exception):
 
     def __init__(self, message: str, span: Span | None = None) -> None:
         # Names come from files of others, and messages end up on terminals.
-        self.message = printable(message)
+        self.message = "\n".join(map(_cut, printable(message).split("\n")))
         self.span = span
         super().__init__(span.render(self.message) if span is not None else self.message)
 
@@ -55,6 +56,12 @@ class CapacityError(ConfigError):
 
 class SimulationError(TpusimError):
     """The simulated machine cannot go on: says which device waits for which."""
+
+
+def _cut(line: str) -> str:
+    """Return a line without its middle, if it is longer than anybody reads."""
+    half = _LONGEST_LINE // 2
+    return line if len(line) <= _LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"
 
 
 def printable(text: str, kept: str = "\n\t") -> str:

@@ -87,7 +87,7 @@ def test_a_pace_that_nothing_is_held_to_is_warned_of():
     assert len(tpusim.simulate(unfed, "v5e", infeed="1us", outfeed="1us").program.warnings) == 2
 
 
-@pytest.mark.parametrize("timeout_us", [-5, 0, float("nan")])
+@pytest.mark.parametrize("timeout_us", [-5, 0, float("nan"), 1e308])
 def test_a_timeout_that_is_none_is_refused(timeout_us):
     """Of the function as of the command."""
     with pytest.raises(ConfigError, match="timeout: expected microseconds above 0"):

@@ -22,6 +22,7 @@ TRACES = Path(__file__).parents[2] / "traces"
 MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
 FED = str(TRACES / "host" / "train_from_infeed.v5e.hlo.txt.gz")
 NINES = "9" * 400
+LONG = 1 << 20
 
 
 @pytest.mark.slow
@@ -109,6 +110,22 @@ def test_a_lowered_program_for_too_many_devices_is_refused(capsys, tmp_path):
     assert f"expected a number of devices, at most {DEVICES.most}, found 1000000000" in refusal_of(
         capsys, "run", str(path)
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n" * LONG,
+        f'HloModule m, frontend_attributes={{a="{"x" * LONG}"}}\n\nENTRY e {{\n  ROOT p = f32[] parameter(0)\n}}\n',
+        "HloModule m\n\nENTRY e {\n  p = f32[9] parameter(0)\n"
+        f'  ROOT r = f32[9] exponential(p), metadata={{op_name="{"x" * LONG}"}}\n}}\n',
+    ],
+    ids=["blanks", "attribute", "metadata"],
+)
+def test_a_long_text_takes_no_multiple_of_its_memory(text):
+    """An expression that may go back keeps its way for every character."""
+    made = SURFACES["unscheduled"]._replace(inputs=(text.encode(),))
+    assert run_seeds(made, [0]).faults == []
 
 
 def test_devices_that_are_run_one_by_one_end_at_their_limit():

@@ -101,6 +101,25 @@ def test_what_a_stage_hands_on_does_not_drive_the_terminal(capsys, tmp_path, arg
     assert "\u202e\x7f\U0001f600" in json.loads(out).values()
 
 
+@pytest.mark.parametrize("command", [("fmt",), ("run", "--stop-after", "text"), ("compile", "-o", "-")])
+def test_hlo_text_does_not_drive_the_terminal(capsys, tmp_path, command):
+    """It is in ASCII, as XLA's, and printed again it is the same."""
+    path, name = tmp_path / "evil.v5e.hlo.txt", "\x1b[31m\u202e\u00e9\U0001f600"
+    rest = f'metadata={{op_name="{name}"}}, frontend_attributes={{a="{name}"}}, backend_config={{"a":"{name[:-1]}"}}'
+    path.write_text(f"HloModule m\n\nENTRY e {{\n  p = f32[2] parameter(0)\n  ROOT r = f32[2] negate(p), {rest}\n}}\n")
+    out = output_of(capsys, command[0], str(path), *command[1:])
+    assert out.isascii()
+    assert "\x1b" not in out
+    (tmp_path / "again.hlo").write_text(out)
+    assert output_of(capsys, "fmt", str(tmp_path / "again.hlo")) == out
+
+
+def test_a_message_has_no_endless_line():
+    """Names are as long as whoever wrote them likes."""
+    assert len(str(ProgramError("x" * 10**6))) < 3000
+    assert str(ProgramError("a\n" * 5000)) == "a\n" * 5000
+
+
 def test_messages_do_not_drive_the_terminal(capsys, tmp_path):
     """Also those about a file's own name."""
     assert "\x1b" not in refusal_of(capsys, "check", str(tmp_path / "\x1b[31m.hlo"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from tpusim.cli.options import CHIP, HLO, command, json_option, option, overrides
-from tpusim.cli.output import answer, write
+from tpusim.cli.output import answer, write_hlo
 from tpusim.errors import ConfigError
 
 _COMPILE = """\
@@ -51,7 +51,7 @@ def compile_(options: Namespace) -> None:
         raise ConfigError(f"--output: expected a name for HLO text, as out.hlo.txt.gz, found {options.output!r}")
     found = compile_program(options.program, options.chip, stop_after=options.stop_after, overrides=overrides(options))
     if options.output == "-":
-        write(found.module.text)
+        write_hlo(found.module.text)
     elif options.output:
         found.module.save(options.output)
     if options.report or options.json or not options.output:

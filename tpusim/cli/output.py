@@ -9,7 +9,7 @@ from collections.abc import Callable
 from json import dumps
 from typing import Any
 
-_NOT_ASCII = re.compile(r"[^\n -~]+")
+_NOT_ASCII = re.compile(r"[^\n\t -~]+")
 
 
 def answer(options: Namespace, page: Callable[..., Any], render: Callable[..., None], *found: Any) -> None:
@@ -28,6 +28,16 @@ def write(text: str) -> None:
 def write_stage(text: str) -> None:
     """Write the JSON of a stage, in ASCII: JSON has a way to write what a terminal would obey."""
     write(_NOT_ASCII.sub(lambda found: dumps(found[0])[1:-1], text))
+
+
+def write_hlo(text: str) -> None:
+    """Write HLO text in ASCII, as XLA does: its strings, and the JSON in them, know such escapes."""
+    write(_NOT_ASCII.sub(lambda found: "".join(map(_escaped, found[0])), text))
+
+
+def _escaped(character: str) -> str:
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
 
 
 def write_json(page: Any) -> None:

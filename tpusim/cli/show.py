@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 
 from tpusim.cli.options import HLO, RUN, command, index, json_option, machine, option, overrides
-from tpusim.cli.output import answer, console, write_json
+from tpusim.cli.output import answer, console, write_hlo, write_json
 from tpusim.errors import ConfigError, ProgramError
 
 _MEMORY = """\
@@ -41,7 +40,7 @@ def fmt(options: Namespace) -> None:
     from tpusim.text.printer import print_module
 
     program = options.program
-    sys.stdout.write(print_module(program if isinstance(program, Module) else load(program)))
+    write_hlo(print_module(program if isinstance(program, Module) else load(program)))
 
 
 @command(

@@ -19,7 +19,8 @@ from tpusim.frontends.xla import jaxlib, module_text
 from tpusim.limits import bounded
 from tpusim.source import SourceText
 
-_MLIR_TEXT: Final = re.compile(rb'(?:\s|//[^\n]*)*(?:module\s*[@{a]|"builtin\.module"|func\.func\b|[#!]\w+\s*=)')
+# Never going back: a way back for each of a million blanks takes 100 MB.
+_MLIR_TEXT: Final = re.compile(rb'(?:\s++|//[^\n]*+)*+(?:module\s*[@{a]|"builtin\.module"|func\.func\b|[#!]\w+\s*=)')
 _MLIR_PLACE: Final = re.compile(r"(?:^|\s)-:(\d+):(\d+): error: ([^\n]*)")
 
 _SHARED: Final = "sharding={devices="

@@ -46,6 +46,9 @@ Progress = Callable[[Record], None]
 
 PRECISIONS = ("tpu", "exact")
 
+_LONGEST_US = 1e18
+"""Of simulated time: more than thirty thousand years."""
+
 
 class Prepared(NamedTuple):
     """A lowered program, the chip that it is to run on, the slice, the module it was lowered from, and its schedule."""
@@ -133,8 +136,8 @@ def simulate(
     check_topology(slice_, [lowered, *others], machine)
     for one in () if allow_overflow else (lowered, *others):
         check_capacity(one, machine)
-    if timeout_us is not None and not 0 < timeout_us < inf:
-        raise ConfigError(f"timeout: expected microseconds above 0, found {timeout_us}")
+    if timeout_us is not None and not 0 < timeout_us <= _LONGEST_US:
+        raise ConfigError(f"timeout: expected microseconds above 0 and at most {_LONGEST_US:g}, found {timeout_us}")
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
     paces = [parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed)]
     options = RunOptions(warm, None, timeout_seconds, *paces)

@@ -18,7 +18,7 @@ MOST_ITEMS = 4096
 """Sizes or tile entries that one shape may list: far above any program's rank, low enough to refuse garbage at once."""
 
 # A comment that never ends matches nothing, and is then found where a token should be.
-_BLANKS = re.compile(r"(?:\s+|/\*.*?\*/|//[^\r\n]*)*", re.DOTALL)
+_BLANKS = re.compile(r"(?:\s++|/\*.*?\*/|//[^\r\n]*+)*+", re.DOTALL)
 _DIGITS = re.compile(r"\d+")
 _SHOWN_CHARACTERS = 20
 

@@ -97,8 +97,9 @@ def _dask(address: str, jobs: int | None) -> Opened:
     connect: Any = distributed.Client
     try:
         client = connect(**local) if address in ("", "local") else connect(address)
-    except OSError as error:
-        raise ConfigError(f"--executor: no Dask scheduler answers at {address}: {error}") from error
+    # Of what is no address, and where processes cannot be begun, as well.
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"--executor: no Dask scheduler answers at {address or 'local'}: {error}") from error
     executor = client.get_executor(pure=False)
     count = jobs or sum(client.nthreads().values()) or 1
     # The executor does not own its client.

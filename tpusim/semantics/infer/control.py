@@ -14,7 +14,8 @@ from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
 
 # The parser keeps the attribute as text: its values are rarely needed.
-_FRONTEND = re.compile(r'([\w.\-]+|"(?:[^"\\]|\\.)*")\s*=\s*("(?:[^"\\]|\\.)*")')
+# Never going back: a way back for each character takes a hundred times the memory of the text.
+_FRONTEND = re.compile(r'([\w.\-]++|"(?:[^"\\]++|\\.)*+")\s*+=\s*+("(?:[^"\\]++|\\.)*+")')
 
 
 def frontend_attributes(site_attributes: dict[str, object]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from tpusim.shapes.shape import ArrayShape
 _TILES = re.compile(r"devices=\[([\d,]+)\](<=)?([\d,]*)")
 _LAST_DIMENSIONS = re.compile(r"last_tile_dims=\{([^}]*)\}")
 # A leaf is one token, with the braces of its shape index inside.
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_QUOTED = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 _ORIGIN_TOKEN = re.compile(r"[(),]|\{[^{}]*(?:\{[^{}]*\})?[^{}]*\}")
 # Blanks inside a sharding are the writer's choice and no disagreement.
 _SPACE = re.compile(r"\s+")
