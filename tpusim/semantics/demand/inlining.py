@@ -11,6 +11,8 @@ from msgspec import structs
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import VIEWS
 
+_NAMES = VIEWS | {"parameter"}
+
 
 class Inner(msgspec.Struct, frozen=True, gc=False):
     """An instruction inside a kernel, and the computation it stands in.
@@ -28,7 +30,7 @@ class Inner(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_view(self) -> bool:
         """Whether this is its operand under another name."""
-        return self.in_place or self.instruction.opcode in VIEWS
+        return self.in_place or self.instruction.opcode in _NAMES
 
 
 class Body(msgspec.Struct, frozen=True, dict=True):
@@ -96,7 +98,7 @@ def sources_of(body: Body) -> list[int]:
     found = [*range(len(body.values)), *range(-len(body.operands), 0)]
     for at, item in enumerate(body.values):
         # As ``is_view`` says, without a call for each of thousands of values.
-        if item.in_place or item.instruction.opcode in VIEWS:
+        if item.in_place or item.instruction.opcode in _NAMES:
             found[at] = found[item.operands[0]]
     return found
 
