@@ -54,17 +54,20 @@ def shown(number: float) -> str:
     return str(number)
 
 
-DEVICES: Final = Limit("a number of devices", 2**18)
-"""Of a program, a slice or a run: several times the largest machine, since something is kept for each."""
+DEVICES: Final = Limit("a number of devices", 2**16)
+"""Of a program or a run, since something is kept for each: several times the largest slice."""
 
 COMPUTED_DEVICES: Final = Limit("a number of devices whose values are computed", 2**10)
 DEVICES_APART: Final = Limit("a number of devices that are run one by one", 2**15)
 """Each is a run of its own on the one clock; no slice of a known chip has as many."""
 
+POSITIONS: Final = Limit("positions of a schedule", 2**20, least=0)
+"""That buffers of a program without one count in: how much is alive is told for each."""
+
 COMPUTED_ELEMENTS: Final = Limit("a number of elements to compute", 2**40, least=0)
 """Some hundred times what fits a large machine; what NumPy cannot count is far beyond."""
 
-CHIPS: Final = Limit("a number of chips", 2**18)
+CHIPS: Final = Limit("a number of chips", 2**16)
 QUEUE_DEPTH: Final = Limit("a number of feeds that may wait", 2**16)
 LAYERS: Final = Limit("a number of layers", 2**16)
 """Of a file, those of a depthwise convolution one by one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from tpusim.errors import printable
 
@@ -10,8 +10,7 @@ from tpusim.errors import printable
 _SHOWN_COLUMNS = 120
 
 
-@dataclass(frozen=True)
-class SourceText:
+class SourceText(msgspec.Struct, frozen=True):
     """A text and the name (usually the path) that errors quote.
 
     ``form`` says what the text is of a file that has another form (``as HLO text``): places are in the text.
@@ -26,8 +25,7 @@ class SourceText:
         return Span(self, start, start + 1 if end is None else end)
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """A stretch of a source text, by character offsets; ``line`` and ``column`` count from 1."""
 
     source: SourceText

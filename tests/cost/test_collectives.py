@@ -11,7 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.machine.collectives import collective, pod_of
-from tpusim.cost.collectives import NO_PLAN, plan_collective, plan_group
+from tpusim.cost.collectives import NO_PLAN, plan_group
+from tpusim.cost.groups import GroupPlans
 from tpusim.cost.links import link_name
 from tpusim.program.steps import Algorithm
 
@@ -22,14 +23,14 @@ NEAR, FAR = (0, 1), (4, 12)
 @pytest.mark.parametrize("groups", [(NEAR, FAR), (FAR, NEAR)])
 def test_groups_at_once_take_the_hops_of_the_farthest(groups):
     """Neighbours wait for one hop, devices eight places apart for as many."""
-    plan = plan_collective(collective("all-gather", 1.0, groups), POD, groups)
+    plan = GroupPlans(POD).at_once(collective("all-gather", 1.0, groups), groups)
     assert plan.hops == plan_group("all-gather", POD, FAR).hops > plan_group("all-gather", POD, NEAR).hops
 
 
 def test_groups_at_once_carry_the_bytes_of_all():
     """Bytes on the links add up, and each of the chips carries its share."""
     groups = (NEAR, FAR)
-    plan = plan_collective(collective("all-gather", 1.0, groups), POD, groups)
+    plan = GroupPlans(POD).at_once(collective("all-gather", 1.0, groups), groups)
     n_bytes = sum(plan_group("all-gather", POD, group).load.n_bytes.sum() for group in groups)
     assert plan.load.n_bytes.sum() == pytest.approx(n_bytes)
     assert plan.carried == pytest.approx(n_bytes / 4)
@@ -38,7 +39,7 @@ def test_groups_at_once_carry_the_bytes_of_all():
 def test_a_message_keeps_the_links_of_the_chips_on_its_way_busy():
     """Three hops are the doing of two chips, and the work of links of four: none is busy for longer than it takes."""
     pairs = ((0, 3),)
-    plan = plan_collective(collective("collective-permute", 1.0, pairs=pairs), pod_of("v5e:1x8"), pairs)
+    plan = GroupPlans(pod_of("v5e:1x8")).at_once(collective("collective-permute", 1.0, pairs=pairs), pairs)
     assert (plan.carried, plan.passing) == (3 / 2, 3 / 4)
 
 
@@ -76,7 +77,7 @@ def test_sums_are_passed_on_without_memory():
 
 def test_a_device_in_no_group_has_no_plan():
     """Nothing moves and nothing is waited for."""
-    assert plan_collective(collective("all-gather", 1.0), POD, ()) is NO_PLAN
+    assert GroupPlans(POD).at_once(collective("all-gather", 1.0), ()) is NO_PLAN
 
 
 @pytest.mark.parametrize(("group", "way"), [((5, 6), (5, "+1")), ((6, 5), (6, "-1"))])
@@ -185,6 +186,6 @@ def test_slices_are_crossed_once_in_each_phase(kind):
 def test_a_message_between_slices_crosses_once():
     """Out of one chip and into the other, over no link of either slice."""
     pod = pod_of("v5e:2x2*2")
-    plan = plan_collective(collective("collective-permute", 1.0, pairs=((0, 5),)), pod, ((0, 5),))
+    plan = GroupPlans(pod).at_once(collective("collective-permute", 1.0, pairs=((0, 5),)), ((0, 5),))
     assert (plan.hops, plan.far_hops, plan.carried) == (0, 1, 0.0)
     assert {link_name(pod, int(link)) for link in plan.load.links} == {(0, "out"), (5, "in")}

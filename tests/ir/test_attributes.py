@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpusim.ir.attributes import BackendConfig, CostEstimate
+from tpusim.ir.attributes import BackendConfig, CostEstimate, WindowConfig
 
 
 @pytest.mark.parametrize(("stated", "cycles"), [("2129", 2129), ("0", 0), (str(2**63 - 1), 0)])
@@ -59,6 +59,22 @@ def test_scoped_memory_ends_where_the_used_size_says(begin: int | None, end: int
     scoped = limit if begin is not None else None
     config = BackendConfig({"scoped_memory_configs": scoped, "used_scoped_memory_configs": stated})
     assert (config.scoped_vmem_bytes, config.scoped_vmem_end_bytes) == (used, end)
+
+
+@pytest.mark.parametrize(
+    "bounds", ["[1e30]", "[1" + "0" * 30 + "]", '["9223372036854775807","2"]', '["99999999999999999999"]']
+)
+def test_numbers_beyond_64_bits_are_none(bounds):
+    """Nor is what they multiply to: no compiler counts so far, and no format that costs are kept in."""
+    config = BackendConfig.decode(f'{{"window_config":{{"iteration_bounds":{bounds},"estimated_cycles":"7"}}}}')
+    assert config.window_config == WindowConfig(estimated_cycles=7)
+
+
+def test_scoped_memory_is_at_most_what_64_bits_hold():
+    """However many parts state so much."""
+    part = {"memory_space": 1, "size": 2**63 - 1}
+    config = BackendConfig({"used_scoped_memory_configs": [part, part, part | {"size": -(2**63) + 1}]})
+    assert (config.scoped_vmem_end_bytes, config.scoped_vmem_bytes) == (2**63 - 1, 2**63 - 1)
 
 
 @pytest.mark.parametrize(("config", "emitter"), [('{"emitter":"EmitX"}', "EmitX"), ('{"emitter":3}', ""), ("{}", "")])

@@ -75,6 +75,16 @@ def test_a_wait_for_a_late_collective_beside_the_core_is_waiting(apart):
     assert {use.hidden_ps for use in uses} == {0}
 
 
+@pytest.mark.parametrize("apart", [None, True])
+def test_times_beyond_64_bits_are_told_apart(apart):
+    """Nothing keeps a device from going through a loop for years."""
+    trips = (1, 1, 10**15, 2 * 10**15)
+    each = uneven(collective("all-reduce", 8e6, ALL, channel_id=1), apart=apart, each_trips=trips)
+    waited = {number: use.waiting_ps for use in pod_use(each).devices for number in use.devices}
+    assert waited == {number: (trips[-1] - trips[number]) * trip_ps() for number in DEVICES}
+    assert waited[0] > 2**64
+
+
 def test_who_is_late_shows_for_each_of_a_cohort():
     """Every time line is that of a run of every device by itself, its parts as well."""
     steps = (collective("all-reduce", 8e6, PAIRS, channel_id=1), collective("all-gather", 8e6, ALL, channel_id=2))

@@ -131,6 +131,16 @@ def test_numbers_of_buffers_and_of_the_whole_are_bounded():
         verify_program(Program(name="p", chip="v5e", steps=(), temp_bytes=-1))
 
 
+@pytest.mark.parametrize(
+    ("schedule", "first", "last", "most"), [(("a",), 0, 2, 1), (("a", "b"), 2, 1, 2), ((), 0, 10**9, 2**20)]
+)
+def test_buffers_begin_and_end_at_positions_of_the_schedule(schedule, first, last, most):
+    """Where nobody wrote one they are bounded all the same: what is alive is told for each."""
+    buffer = Buffer(name="b", n_bytes=8, space="hbm", kind="temporary", first=first, last=last)
+    with pytest.raises(ProgramError, match=rf"buffers\[0\]: expected .* at most {most}, found {first} to {last}"):
+        verify_program(Program(name="p", chip="v5e", steps=(), buffers=(buffer,), schedule=schedule))
+
+
 def test_two_steps_of_one_list_have_two_names():
     """A need could mean either of them; the same name in the body of another loop is no such case."""
     with pytest.raises(ProgramError, match="'k': expected a name of its own for each step"):

@@ -16,6 +16,7 @@ from tests.semantics.hlo import parse
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.frontends.read import hlo_text
 from tpusim.limits import CHIPS, DEVICES, DEVICES_APART, LAYERS, QUEUE_DEPTH, SIDE
+from tpusim.semantics.verify.module import verify_module
 
 TRACES = Path(__file__).parents[2] / "traces"
 MLP = str(TRACES / "mlp_b1024.v5e.hlo.txt.gz")
@@ -78,6 +79,27 @@ def test_a_module_for_too_many_devices_is_refused(capsys, tmp_path, command, cou
     path = tmp_path / "many.v5e.hlo.txt"
     path.write_text(f"{header}, {counts}\n{rest}")
     assert f"expected from 1 to {DEVICES.most} devices" in refusal_of(capsys, command, str(path))
+
+
+@pytest.mark.parametrize("counts", ["num_partitions=0", "replica_count=1000000000"])
+def test_too_many_devices_have_no_order(capsys, tmp_path, counts):
+    """It is looked up before the program is verified."""
+    path = tmp_path / "many.v5e.hlo.txt"
+    path.write_text(f"HloModule m, {counts}\n\nENTRY e {{\n  ROOT p = f32[] parameter(0)\n}}\n")
+    assert "expected a number of devices" in refusal_of(capsys, "run", str(path), "--device-order", "hosts")
+
+
+@pytest.mark.parametrize(
+    ("header", "groups"),
+    [("", f"{{{{0,{DEVICES.most}}}}}"), ("", "[1,65537]<=[65537]"), (", num_partitions=2", "[1,65536]<=[65536]")],
+)
+def test_groups_of_too_many_devices_are_refused(header, groups):
+    """Where the header does not say how many replicas there are, groups do; each is several devices with partitions."""
+    opcode = "collective-broadcast" if groups[0] == "{" else "all-gather"
+    rest = ", dimensions={0}" if opcode == "all-gather" else ""
+    text = f"HloModule m{header}\n\nENTRY e {{\n  p = f32[2] parameter(0)\n"
+    with pytest.raises(ProgramError, match=str(DEVICES.most)):
+        verify_module(parse(f"{text}  ROOT r = f32[131072] {opcode}(p), replica_groups={groups}{rest}\n}}\n"))
 
 
 def test_a_lowered_program_for_too_many_devices_is_refused(capsys, tmp_path):

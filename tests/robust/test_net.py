@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import refusal_of
+from tests.cli.commands import output_of, refusal_of
 from tpusim.cli.main import main
 from tpusim.errors import ProgramError
 from tpusim.shapes import notation
@@ -85,6 +86,19 @@ def test_names_do_not_drive_the_terminal(capsys, tmp_path):
     found = capsys.readouterr()
     assert "\N{REPLACEMENT CHARACTER}]0;mine" in found.out
     assert not set("\x1b\x07") & set(found.out + found.err)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("lower",), ("run", "--stop-after", "lowering"), ("run", "--stop-after", "machine")]
+)
+def test_what_a_stage_hands_on_does_not_drive_the_terminal(capsys, tmp_path, arguments):
+    """It is JSON in ASCII, of the same names."""
+    path = tmp_path / "evil.json"
+    path.write_text('{"format":"tpusim-program-2","name":"\\u202e\\u007f\\ud83d\\ude00","chip":"v5e","steps":[]}')
+    out = output_of(capsys, arguments[0], str(path), *arguments[1:])
+    assert out.isascii()
+    assert "\x7f" not in out
+    assert "\u202e\x7f\U0001f600" in json.loads(out).values()
 
 
 def test_messages_do_not_drive_the_terminal(capsys, tmp_path):

@@ -61,6 +61,10 @@ MORE = {
         "f32[4] collective-permute(f32[4]), source_target_pairs={{-1,0},{1,2}}",
         f"-1 to 2 of {DEVICES.most} [collective_permute_c2]",
     ),
+    "a device of a group that no module has": (
+        f"f32[4] collective-broadcast(f32[4]), replica_groups={{{{0,{DEVICES.most}}}}}",
+        f"{DEVICES.most} of {DEVICES.most} [collective_broadcast_c3]",
+    ),
 }
 
 

@@ -105,7 +105,8 @@ def classes(run: PodRun) -> list[tuple[Timeline, tuple[int, ...]]]:
     for alike in shared.values():
         # Which devices they send to makes no difference.
         plain = sorted((r.start_ps, r.end_ps, r.name, r.row, r.count, r.late_ps) for r in alike[0].records)
-        found[msgspec.msgpack.encode((alike[0].program, plain))] += alike
+        # As JSON, whose whole numbers have no end: times may be beyond 64 bits.
+        found[msgspec.json.encode((alike[0].program, plain))] += alike
     return [(alike[0], tuple(timeline.device for timeline in alike)) for alike in found.values()]
 
 

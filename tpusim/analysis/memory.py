@@ -94,7 +94,10 @@ def memory_profile(program: Program, space: MemorySpace) -> MemoryProfile:
         alive_bytes=alive,
         held_bytes=held,
         heap_bytes=heap_bytes(buffers),
-        peak_position=next((place for place in fullest if program.schedule[place] in running), (fullest or [0])[0]),
+        # A program that was written by hand may have buffers and no schedule.
+        peak_position=next(
+            (place for place in fullest if program.schedule and program.schedule[place] in running), (fullest or [0])[0]
+        ),
         peak_bytes=peak,
         buffers=buffers,
     )

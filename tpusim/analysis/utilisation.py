@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 
 import msgspec
 
+from tpusim.hardware.units import HBM
 from tpusim.ir.frames import is_recomputed
-from tpusim.timeline.records import CORE, Record, Timeline, activity_of, busy_ps, executions, totals
+from tpusim.timeline.records import CORE, LATE, Record, Timeline, activity_of, busy_ps, totals
 
 GROUPINGS = ("op", "category", "source")
 
@@ -67,7 +68,7 @@ def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
     """Return the groups of a run by ``op``, ``category`` or ``source``, longest core time first, ties by first seen."""
     if by not in GROUPINGS:
         raise ValueError(f"expected by to be one of {', '.join(GROUPINGS)}, found {by!r}")
-    found: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    found: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for record in timeline.records:
         found[_key(record, by)].append(record)
     groups = [_group(name, records, by) for (name, _), records in found.items()]
@@ -110,9 +111,9 @@ def utilisation(timeline: Timeline) -> Utilisation:
     )
 
 
-def _key(record: Record, by: str) -> tuple[str, str]:
+def _key(record: Record, by: str) -> tuple[str, int]:
     """Return what groups a record; ops of one name in different computations differ by their line."""
-    return group_name(record, by), str(record.line) if by == "op" else ""
+    return (record.name, record.line) if by == "op" else (group_name(record, by), 0)
 
 
 def group_name(one: Record | Group, by: str) -> str:
@@ -127,28 +128,28 @@ def _group(name: str, records: list[Record], by: str) -> Group:
     first = records[0]
     # The records of one op agree in these fields; those of a category or a source do not.
     single = by == "op"
-    # The 1 lets a group that took no time name what bounds it all the same. No Counter, as in ``totals``.
-    bound = dict.fromkeys((record.bound_by for record in records), 0)
-    # One loop for all sums: there are thousands of groups, most of them of one record.
-    time_ps = beside_ps = compiler_cycles = 0
+    # One loop for all sums, and no property in it: there are thousands of groups, most of them of one record.
+    count = time_ps = beside_ps = compiler_cycles = 0
     flops = hbm_bytes = 0.0
     for record in records:
-        bound[record.bound_by] += 1
-        for name_of_bound, ps in record.bounds_ps.items():
-            bound[name_of_bound] = bound.get(name_of_bound, 0) + ps * record.count
-        time_ps += record.total_ps if record.row == CORE else 0
-        beside_ps += record.total_ps if record.row != CORE else 0
-        flops += record.flops * record.count
-        hbm_bytes += record.hbm_bytes * record.count
-        compiler_cycles += record.compiler_cycles * record.count
+        times = record.count
+        length_ps = (record.end_ps - record.start_ps) * times
+        if record.row == CORE:
+            time_ps += length_ps
+        else:
+            beside_ps += length_ps
+        count += 0 if record.is_wait else times
+        flops += record.flops * times
+        hbm_bytes += record.activity.get(HBM, 0.0) * times
+        compiler_cycles += record.compiler_cycles * times
     return Group(
         name=name,
         opcode=first.opcode if single else "",
         category=first.category if by != "source" else "",
-        count=executions(records),
+        count=count,
         time_ps=time_ps,
         beside_ps=beside_ps,
-        bound_by=max(bound, key=bound.__getitem__),
+        bound_by=_bound_by(records),
         flops=flops,
         hbm_bytes=hbm_bytes,
         activity=activity_of(records),
@@ -157,6 +158,20 @@ def _group(name: str, records: list[Record], by: str) -> Group:
         op_name=first.op_name if single else "",
         source=first.source if by != "category" else "",
     )
+
+
+def _bound_by(records: list[Record]) -> str:
+    """Return what most of the time of some records went to."""
+    if len(records) == 1 and LATE not in records[0].parts:
+        return records[0].bound_by
+    # No Counter, as in ``totals``.
+    bound = dict.fromkeys((record.bound_by for record in records), 0)
+    for record in records:
+        # So that records that took no time name what bounds them all the same.
+        bound[record.bound_by] += 1
+        for name, bound_ps in record.bounds_ps.items():
+            bound[name] = bound.get(name, 0) + bound_ps * record.count
+    return max(bound, key=bound.__getitem__)
 
 
 class LayerUse(msgspec.Struct, frozen=True, kw_only=True):

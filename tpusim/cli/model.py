@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from tpusim.cli.options import HLO, LOWERING, command, json_option, number, option
-from tpusim.cli.output import answer, console
+from tpusim.cli.output import answer, console, write_stage
 from tpusim.errors import ConfigError
 
 _INDEX = "measured programs: traces/*/index.csv; with --compiler programs; with --memory also programs, or folders"
@@ -46,7 +45,7 @@ def lower(options: Namespace) -> None:
     if options.output:
         save_program(program, options.output)
     else:
-        sys.stdout.write(encode_program(program))
+        write_stage(encode_program(program))
 
 
 @command(

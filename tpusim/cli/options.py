@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from tpusim.limits import COUNT
 
@@ -16,8 +15,7 @@ Option = Callable[[Any], None]
 Run = Callable[[argparse.Namespace], None]
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """A command of the command line, or a kind of ``tpusim plot``: its help, its options, and what it does."""
 
     name: str

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from json import dumps
 from typing import Any
+
+_NOT_ASCII = re.compile(r"[^\n -~]+")
 
 
 def answer(options: Namespace, page: Callable[..., Any], render: Callable[..., None], *found: Any) -> None:
@@ -19,6 +23,11 @@ def answer(options: Namespace, page: Callable[..., Any], render: Callable[..., N
 def write(text: str) -> None:
     """Write a text and an end of line."""
     sys.stdout.write(text.rstrip("\n") + "\n")
+
+
+def write_stage(text: str) -> None:
+    """Write the JSON of a stage, in ASCII: JSON has a way to write what a terminal would obey."""
+    write(_NOT_ASCII.sub(lambda found: dumps(found[0])[1:-1], text))
 
 
 def write_json(page: Any) -> None:

@@ -23,7 +23,7 @@ from tpusim.cli.options import (
     overrides,
     positive,
 )
-from tpusim.cli.output import answer, console, write, write_json
+from tpusim.cli.output import answer, console, write, write_json, write_stage
 from tpusim.cli.show import fmt
 from tpusim.errors import ConfigError
 
@@ -95,7 +95,8 @@ def run(options: Namespace) -> None:
         from tpusim.program.stored import encode_program
 
         trips = options.default_trip_count
-        write(encode_program(lower(options.program, options.chip, default_trip_count=trips, **machine(options))))
+        program = lower(options.program, options.chip, default_trip_count=trips, **machine(options))
+        write_stage(encode_program(program))
         return
     result = _simulate(options)
     # Before anything is printed: a pipe that closes early must not cost a file.
@@ -103,7 +104,7 @@ def run(options: Namespace) -> None:
     if options.stop_after == "machine":
         from tpusim.timeline.records import encode_timeline
 
-        write(encode_timeline(result.timeline).decode())
+        write_stage(encode_timeline(result.timeline).decode())
         return
     _report(result, options)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tpusim.cost.dma import link_of, memory_rates, stream_loads
 from tpusim.cost.models.arrays import array_of
@@ -92,7 +94,7 @@ def busiest(work: Work, chip: Chip) -> tuple[str, float]:
     return max(unit_cycles(work, chip).items(), key=lambda item: item[1])
 
 
-class Moving(NamedTuple):
+class Moving(msgspec.Struct, frozen=True):
     """What moves beside a tile, in seconds of the memory or link that takes longest; of it what comes ``in``."""
 
     seconds: float

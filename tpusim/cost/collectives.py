@@ -21,13 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tpusim.cost.by_slice import Way, way_of
-from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, chips_left, detour, extra_link, joined, slice_way
+from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, detour, extra_link, joined, slice_way
 from tpusim.cost.models.algorithms import Ring
 from tpusim.cost.models.protocols import CollectiveAlgorithm
 from tpusim.hardware.pod import Pod
 from tpusim.hardware.torus import Torus
-from tpusim.program.steps import Algorithm, Collective
+from tpusim.program.steps import Algorithm
 
 _MOST_ROUTED = 512
 """Groups that form no block are routed pair by pair up to this size; beyond it an all-to-all goes round their ring."""
@@ -57,9 +56,6 @@ class CommunicationPlan(NamedTuple):
     single_phase: bool = False
     way: str = ""
 
-
-KnownPlans = dict[tuple[str, Algorithm | None, tuple[int, ...]], CommunicationPlan]
-"""Plans by kind, algorithm and devices of a group."""
 
 NO_PLAN = CommunicationPlan(NO_LOAD, 0)
 """That of a device in no group."""
@@ -95,12 +91,7 @@ def plan_group(
     return _PLANS[kind](_Group(pod, chips, len(devices), algorithm, own=own))
 
 
-def plan_pairs(pod: Pod, pairs: Sequence[tuple[int, int]]) -> CommunicationPlan:
-    """Return what a permute asks of the network: every pair's message on its own route."""
-    return _round_what_is_down(_messages(pod, ((source, target, 1.0) for source, target in pairs)), pod)
-
-
-def _round_what_is_down(plan: CommunicationPlan, pod: Pod) -> CommunicationPlan:
+def round_what_is_down(plan: CommunicationPlan, pod: Pod) -> CommunicationPlan:
     """Return a plan that takes no link that is down."""
     if not pod.detours:
         return plan
@@ -111,63 +102,13 @@ def _round_what_is_down(plan: CommunicationPlan, pod: Pod) -> CommunicationPlan:
 def plan_shares(pod: Pod, devices: Sequence[int], shares: Sequence[float]) -> CommunicationPlan:
     """Return what an all-to-all asks of the network in which every device sends each member its share of a byte."""
     members = list(zip(devices, shares, strict=True))
-    return _messages(
+    return plan_messages(
         pod,
         ((source, target, share) for source in devices for target, share in members if source != target and share > 0),
     )
 
 
-def plan_collective(
-    step: Collective,
-    pod: Pod,
-    groups: Sequence[tuple[int, ...]],
-    own: CollectiveAlgorithm | None = None,
-    known: KnownPlans | None = None,
-) -> CommunicationPlan:
-    """Return what some groups (or pairs) of a collective ask of the network at once; ``NO_PLAN`` without groups.
-
-    ``own`` is the chip's choice of an algorithm. ``known`` are plans of single groups on the same pod with the same
-    choice, to which those of these groups are added.
-    """
-    known = {} if known is None else known
-    if not groups:
-        return NO_PLAN
-    if step.kind == "collective-permute":
-        plan = plan_pairs(pod, [(pair[0], pair[-1]) for pair in groups])
-    elif step.shares:
-        plan = _round_what_is_down(_together([plan_shares(pod, group, step.shares) for group in groups]), pod)
-    else:
-        keys = [(*_way(step, pod, group, own), group) for group in groups]
-        for key in keys:
-            if key not in known:
-                kind, algorithm, group = key
-                known[key] = plan_group(kind, pod, group, algorithm, own)
-        plan = _round_what_is_down(_together([known[key] for key in keys]), pod)
-    members = {pod.chip_of(number) for group in groups for number in group}
-    senders = chips_left(plan.load.links, pod)
-    n_bytes = float(plan.load.n_bytes[senders >= 0].sum())
-    on_the_way = members.union(senders[senders >= 0].tolist())
-    return plan._replace(carried=n_bytes / max(1, len(members)), passing=n_bytes / max(1, len(on_the_way)))
-
-
-def _way(step: Collective, pod: Pod, group: tuple[int, ...], own: CollectiveAlgorithm | None) -> Way:
-    """Return how a group is to do what a step says, which may leave it to the slice."""
-    stated = Way(step.kind, step.algorithm)
-    if step.algorithm is None or not step.algorithm.by_slice:
-        return stated
-    is_native = own is None or own.rounds(step.kind, len(group)) is None
-    return way_of(step.kind, pod, group, step.n_bytes) if is_native else stated
-
-
-def _together(plans: Sequence[CommunicationPlan]) -> CommunicationPlan:
-    """Return what groups that work at the same time ask of the network."""
-    if len(plans) == 1:
-        return plans[0]
-    slowest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
-    return slowest._replace(load=joined([plan.load for plan in plans]))
-
-
-def _messages(pod: Pod, sent: Iterable[tuple[int, int, float]]) -> CommunicationPlan:
+def plan_messages(pod: Pod, sent: Iterable[tuple[int, int, float]]) -> CommunicationPlan:
     """Return what messages at the same time ask of the network: source, target and bytes of each."""
     plans = [(_message(pod, pod.chip_of(source), pod.chip_of(target)), n_bytes) for source, target, n_bytes in sent]
     return CommunicationPlan(

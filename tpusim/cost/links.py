@@ -55,6 +55,25 @@ def joined(loads: list[Load]) -> Load:
     return Load(in_order[is_first], np.bincount(places, n_bytes))
 
 
+def moved(loads: list[Load], pod: Pod, moves: np.ndarray) -> Load:
+    """Return loads of a torus moved, one after the other: each by its row of places along every axis, and slices."""
+    links, n_bytes = (np.concatenate(column) for column in zip(*loads, strict=True))
+    if not moves.any():
+        return Load(links, n_bytes)
+    torus, sizes = pod.torus, (*pod.torus.sizes, pod.slices)
+    first = np.where(links < pod.slices * pod.link_count, 0, pod.slices * pod.link_count)
+    per_chip = np.where(first, _EXTRA, 2 * len(torus.sizes))
+    chips, which = np.divmod(links - first, per_chip)
+    places = np.stack(np.unravel_index(chips, sizes, order="F"))
+    places += moves.repeat([len(load.links) for load in loads], axis=0).T
+    # Short axes first: where a torus is twisted their turns move what lies along the long ones.
+    for axis in sorted(range(len(torus.sizes)), key=lambda axis: sizes[axis]):
+        turns, places[axis] = np.divmod(places[axis], sizes[axis])
+        for other, by in enumerate(torus.shift(axis)):
+            places[other] += turns * by
+    return Load(np.ravel_multi_index(tuple(places), sizes, order="F") * per_chip + which + first, n_bytes)
+
+
 def slice_way(pod: Pod, source: int, target: int) -> tuple[Load, int]:
     """Return the load of a byte between two chips of a slice, both numbered in it, and the links that follow."""
     if pod.graph is not None:

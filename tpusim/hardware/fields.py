@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -40,7 +40,8 @@ _PREFIXES = {
     **{letter: 10 ** (3 * power) for power, letter in enumerate("kMGTP", 1)},
     **{letter: 10 ** (-3 * power) for power, letter in enumerate("mun", 1)},
 }
-_NUMBER = re.compile(
+# Patterns that hardly any run asks for are texts: what asks has them compiled.
+_NUMBER = (
     rf"(?P<sign>[-+]?)(?P<digits>\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?) ?(?P<prefix>{'|'.join(_PREFIXES)})?"
     r"(?:B/s|B|Hz|s)?"
 )
@@ -83,13 +84,13 @@ AREA_UNITS = (MATRIX, VECTOR, VMEM, CMEM, HBM, ICI, OTHER)
 """What has a place on the die, by unit; all else is ``other``."""
 
 # units.sorter.slots: a unit that only some chips have.
-_UNIT_RATE = re.compile(r"units\.(\w+)\.(slots|cycles_per_op|fill)")
+_UNIT_RATE = r"units\.(\w+)\.(slots|cycles_per_op|fill)"
 
 # hbm.settings.channels: what the model of a unit is made with, which only the model knows.
-_SETTING = re.compile(r"(mxu|vpu|hbm|dma|ici|power)\.settings\.[a-z]\w*")
+_SETTING = r"(mxu|vpu|hbm|dma|ici|power)\.settings\.[a-z]\w*"
 
 # devices.3.clock: a device that is slower than its fellows; ici.link_factors.3:+0: a link that is.
-_FACTOR = re.compile(r"devices\.\d+\.(clock|hbm)|ici\.link_factors\.\d+:([+-]|>)\d+")
+_FACTOR = r"devices\.\d+\.(clock|hbm)|ici\.link_factors\.\d+:([+-]|>)\d+"
 
 _ABOVE_ZERO = 1e-9
 _HOST = re.compile(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){0,7}")
@@ -108,7 +109,7 @@ class Fact(msgspec.Struct, frozen=True):
     """Whether pages and comparisons show it but no simulated time, and no figure of memory or energy, depends on it."""
 
 
-class _Range(NamedTuple):
+class _Range(msgspec.Struct, frozen=True):
     """A unit with its plausible range, inclusive and in words."""
 
     unit: str
@@ -117,7 +118,7 @@ class _Range(NamedTuple):
     expected: str
 
 
-class Field(NamedTuple):
+class Field(msgspec.Struct, frozen=True):
     """One key: the type of its value, its unit with the plausible range, and whether all chips have it.
 
     No time, memory or energy depends on one that ``is_report_only``: a test changes every other one.
@@ -176,31 +177,31 @@ _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 
 
 def field_of(key: str, where: str) -> Field:
     """Return what ``key`` (dotted: ``hbm.efficiency``) may hold; raise ConfigError with the nearest known key."""
-    section, _, element_type = key.rpartition(".")
-    if section == _RATES and element_type in OPERAND_TYPES:
-        return Field(key, float, _RATE)
-    if (rate := _UNIT_RATE.fullmatch(key)) and rate[1] in UNITS:
-        return Field(key, float, _UNIT_RANGES[rate[2]])
-    if _FACTOR.fullmatch(key):
-        return Field(key, float, _OF_RATE, is_required=False)
-    if _SETTING.fullmatch(key):
-        return Field(
-            key, Setting, _Range("", -math.inf, math.inf, "a number, true, false or a text"), is_required=False
-        )
+    if key in FIELDS:
+        return FIELDS[key]
     if cost := _OPERATION_COST.fullmatch(key):
         units = [unit.key for unit in counted_units()]
         if cost[2] not in units:
             raise ConfigError(f"{where}: {key!r}: expected one of {', '.join(units)} at its end, found {cost[2]!r}")
         return Field(key, float, _COST)
+    section, _, element_type = key.rpartition(".")
+    if section == _RATES and element_type in OPERAND_TYPES:
+        return Field(key, float, _RATE)
+    if (rate := re.fullmatch(_UNIT_RATE, key)) and rate[1] in UNITS:
+        return Field(key, float, _UNIT_RANGES[rate[2]])
+    if re.fullmatch(_FACTOR, key):
+        return Field(key, float, _OF_RATE, is_required=False)
+    if re.fullmatch(_SETTING, key):
+        return Field(
+            key, Setting, _Range("", -math.inf, math.inf, "a number, true, false or a text"), is_required=False
+        )
     if section in _OPEN:
         kind = _OPEN[section]
         if element_type not in kind.names:
             hint = did_you_mean(element_type, kind.names)
             raise ConfigError(f"{where}: {key!r}: expected {section}. and one of {', '.join(kind.names)}{hint}")
         return Field(key, float, kind.range)
-    if key not in FIELDS:
-        raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key)}; `tpusim chips NAME` lists all keys")
-    return FIELDS[key]
+    raise ConfigError(f"{where}: unknown key {key!r}{_nearest(key)}; `tpusim chips NAME` lists all keys")
 
 
 def energy_activities() -> tuple[str, ...]:
@@ -210,7 +211,7 @@ def energy_activities() -> tuple[str, ...]:
     return (*map(mac_key, OPERAND_TYPES), *units, HBM_ROWS)
 
 
-class _Open(NamedTuple):
+class _Open(msgspec.Struct, frozen=True):
     """A table of figures of a chip's own: its keys, and the range of its values."""
 
     names: tuple[str, ...]
@@ -226,7 +227,7 @@ _OPEN = {
 }
 
 
-class Factor(NamedTuple):
+class Factor(msgspec.Struct, frozen=True):
     """How many times what the base chip has."""
 
     by: float
@@ -242,9 +243,9 @@ def parse_value(text: Any) -> Any:
         return text
     if text in ("true", "false"):
         return text == "true"
-    if text.startswith("x") and (by := _NUMBER.fullmatch(text[1:])):
+    if text.startswith("x") and (by := re.fullmatch(_NUMBER, text[1:])):
         return Factor(float(_number(by)))
-    found = _NUMBER.fullmatch(text)
+    found = re.fullmatch(_NUMBER, text)
     return _number(found) if found else text
 
 

@@ -40,7 +40,7 @@ _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 # Other tables lie in the same folder; a chip's file is named after its generation.
 _CHIP_FILES = "v[0-9]*.toml"
 # What an override may give without quotes: words, the name of a class, names of links.
-_WORDS = re.compile(r"[A-Za-z][\w .:-]*|\d+:[+>-]\d+(,\d+:[+>-]\d+)*")
+_WORDS = r"[A-Za-z][\w .:-]*|\d+:[+>-]\d+(,\d+:[+>-]\d+)*"
 # Of a table: in the files that tpusim ships no other line begins with a bracket.
 _HEADER = re.compile(r"^\[([\w.]+)\]$", re.MULTILINE)
 _QUANTITY_KEYS = ("value", "confidence", "source", "note")
@@ -191,7 +191,7 @@ def _scalar(key: str, text: str) -> Any:
     try:
         table = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
-        table = {"value": text if _WORDS.fullmatch(text) or parse_value(text) != text else None}
+        table = {"value": text if re.fullmatch(_WORDS, text) or parse_value(text) != text else None}
     value = table["value"]
     # A second key means that the text had a line break in it.
     if len(table) != 1 or not isinstance(value, (str, int, float)):

@@ -23,11 +23,12 @@ from tpusim.hardware.load import load_chip
 from tpusim.hardware.torus import Torus
 from tpusim.limits import CHIPS
 
+# As texts, which are compiled where one is asked for: most runs name no slice.
 # JAX names a topology v5e:2x4; file names use an underscore, as not all file systems take a colon.
-_NOTATION = re.compile(
+_NOTATION = (
     r"(?:(?P<chip>[A-Za-z][\w-]*?)[:_])?(?P<sizes>\d+(?:x\d+)*)(?P<twist>_twisted|_untwisted)?(?:\*(?P<slices>\d+))?"
 )
-_NUMBERED = re.compile(r"(?P<chip>[A-Za-z]\w*?)-(?P<count>\d+)(?:\*(?P<slices>\d+))?")
+_NUMBERED = r"(?P<chip>[A-Za-z]\w*?)-(?P<count>\d+)(?:\*(?P<slices>\d+))?"
 
 RING_CHIPS = 16
 """Up to so many chips JAX lays a one-dimensional mesh of devices along a ring of neighbours (jax, mesh_utils)."""
@@ -157,7 +158,7 @@ def parse_topology(text: str) -> Topology:
 
     Raises ConfigError for anything else.
     """
-    if numbered := _NUMBERED.fullmatch(text.strip()):
+    if numbered := re.fullmatch(_NUMBERED, text.strip()):
         name = numbered["chip"]
         chip = load_chip(name)
         chips, rest = divmod(CHIPS.number(numbered["count"]), chip.pod.counted_per_chip)
@@ -165,7 +166,7 @@ def parse_topology(text: str) -> Topology:
             raise ConfigError(f"topology: {name} counts {chip.pod.counted_per_chip} of each chip, found {text!r}")
         _require(CHIPS.fault(chips))
         return _bounded(Topology(default_sizes(chips, chip), name, CHIPS.number(numbered["slices"] or "1")))
-    match = _NOTATION.fullmatch(text.strip())
+    match = re.fullmatch(_NOTATION, text.strip())
     sizes = tuple(map(CHIPS.number, match["sizes"].split("x"))) if match else ()
     slices = CHIPS.number(match["slices"] or "1") if match else 1
     if match is None or not all(sizes) or not slices:

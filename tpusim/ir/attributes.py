@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cached_property, lru_cache
+from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -184,8 +185,11 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
         bounds = {key: () if is_sparse else _integers(config.get(key)) for key in _BOUNDS}
         # Blocks of nothing cut nothing.
         bounds |= {key: () for key in _WINDOW_BOUNDS if min(bounds[key], default=1) < 1}
+        # More trips than 64 bits count are none of a compiler's.
+        bounds |= {key: () for key in _BOUNDS if prod(bounds[key]) > _LARGEST}
         cycles = max(0, _integer(config.get("estimated_cycles")) or 0)
-        return WindowConfig(estimated_cycles=0 if cycles == _NOT_KNOWN else cycles, **bounds)
+        # What libtpu 0.0.52 writes for TPU7x where it does not know; added up it would be thousands of years.
+        return WindowConfig(estimated_cycles=0 if cycles == _LARGEST else cycles, **bounds)
 
     @property
     def known_trip_count(self) -> int | None:
@@ -214,7 +218,8 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
         stated = self.fields.get(name)
         items = [item for item in stated if isinstance(item, dict)] if isinstance(stated, list) else []
         # Compilers write the numbers of memory spaces as text, JAX as numbers; 1 is what a layout writes S(1).
-        return sum(_integer(item.get(key)) or 0 for item in items if str(item.get("memory_space")) == "1")
+        found = sum(max(0, _integer(item.get(key)) or 0) for item in items if str(item.get("memory_space")) == "1")
+        return min(found, _LARGEST)
 
     @cached_property
     def aliasing_operands(self) -> tuple[tuple[int, ...], ...]:
@@ -266,24 +271,23 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
         return value if isinstance(value, dict) else {}
 
 
-# What libtpu 0.0.52 writes for TPU7x; added up it would be thousands of years.
-_NOT_KNOWN = 2**63 - 1
+_LARGEST = 2**63 - 1
 _WINDOW_BOUNDS = ("kernel_window_bounds", "output_window_bounds", "input_window_bounds")
 _BOUNDS = (*_WINDOW_BOUNDS, "iteration_bounds")
 
 
 # No more digits than 64 bits have: Python refuses to convert thousands of them.
-_INTEGER = re.compile(r"-?\d{1,19}")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
 def _integer(value: Any) -> int | None:
-    """Return a number, or None for anything else: the configuration is the compiler's own business and may change.
+    """Return a number of 64 bits, or None for anything else: the configuration is the compiler's own and may change.
 
     The JSON form of protocol buffers writes 64-bit integers as strings.
     """
-    if isinstance(value, str):
-        return _integer_in(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    number = _integer_in(value) if isinstance(value, str) else value
+    is_number = isinstance(number, int) and not isinstance(number, bool) and abs(number) <= _LARGEST
+    return number if is_number else None
 
 
 # The bounds of tiles are the same few numbers, thousands of times.

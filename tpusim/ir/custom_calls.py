@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Instruction
 
 
-@dataclass(frozen=True)
-class CustomCall:
+class CustomCall(msgspec.Struct, frozen=True):
     """What a user said of a target: its values, ``numerics(instruction, *operands)``, and its ``cost``, or neither."""
 
     numerics: Callable[..., Any] | None = None

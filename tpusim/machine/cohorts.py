@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from tpusim.machine.costs import Costs
 from tpusim.machine.placement import Assignment, DeviceSet, RunOptions
@@ -34,7 +35,7 @@ MOST_COARSE = 256
 """In larger pods every split is dear: there cohorts are cut for all that might split them."""
 
 
-class Split(NamedTuple):
+class Split(msgspec.Struct, frozen=True):
     """What ended a run: when a wait in a collective ended for members of one cohort; no step if they wait for ever."""
 
     step: Collective | None
@@ -117,15 +118,18 @@ def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool
     """Return the devices put together by what is known before the run."""
     # A ``coarse`` cohort may have different distances in permutes that run beside the core: a device that does not wait
     # for one need not part from those for which it ends earlier.
-    collectives = {id(program): _distinct_collectives(program, coarse=coarse) for program in _programs(assigned)}
+    distances = {
+        (id(program), devices): [
+            costs.distances(step, devices) for step in _distinct_collectives(program, coarse=coarse)
+        ]
+        for program, devices in {(id(each.program), each.devices): each for each in assigned}.values()
+    }
     found: dict[object, list[int]] = defaultdict(list)
     for number, (program, devices) in enumerate(assigned):
-        distances = []
-        for step in collectives[id(program)]:
-            plans = [costs.plan(step, devices, place) for place in costs.places(step, devices, number)]
-            distances.append(tuple(sorted(plan[1:] for plan in plans)))
-        choices = tuple(devices.chosen_values(step, number) for step in program.choosers)
-        found[id(program), devices, tuple(distances), choices, costs.rates_of(number)].append(number)
+        own = id(program), devices
+        ways = tuple([of_device.get(number) for of_device in distances[own]])
+        choices = tuple([devices.chosen_values(step, number) for step in program.choosers])
+        found[own, ways, choices, costs.rates_of(number)].append(number)
     return [tuple(members) for members in found.values()]
 
 

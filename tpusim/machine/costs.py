@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -20,7 +19,8 @@ from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, H
 from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
-    from tpusim.cost.collectives import CommunicationPlan, KnownPlans
+    from tpusim.cost.collectives import CommunicationPlan
+    from tpusim.cost.groups import GroupPlans
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -47,7 +47,7 @@ class ByIdentity(Generic[S, P, V]):
         return found[0]
 
 
-class GroupShare(NamedTuple):
+class GroupShare(msgspec.Struct, frozen=True):
     """One group of a collective: its place in the list, its devices, its own members of a cohort, its device count."""
 
     place: int
@@ -56,7 +56,7 @@ class GroupShare(NamedTuple):
     size: int
 
 
-class Traits(NamedTuple):
+class Traits(msgspec.Struct, frozen=True):
     """What of some steps may keep one run of them from standing for others.
 
     Devices wait for each other in them (``communicates``), they meet the host (``meets_host``), or something in them is
@@ -80,8 +80,7 @@ def traits_of(steps: tuple[AnyStep, ...]) -> Traits:
     )
 
 
-@dataclass(slots=True)
-class KernelCost:
+class KernelCost(msgspec.Struct):
     """What a kernel takes, and what it took, with the details of its record, when nothing disturbed it."""
 
     time: KernelTime
@@ -124,7 +123,7 @@ class Costs:
         )
         self.shares = ByIdentity(self._shares)
         self.plan = ByIdentity(self._plan)
-        self._known_plans: KnownPlans = {}
+        self.plan_of_each = ByIdentity(self._plan_of_each)
         self.message = cache(self._message)
         self._places = ByIdentity(self._places_of)
         # Asked by every device of a group, of which there may be as many as devices.
@@ -162,31 +161,48 @@ class Costs:
         groups, sizes = self.groups(step, devices), self._sizes(step, devices)
         return tuple(GroupShare(place, groups[place], tuple(own[place]), sizes[place]) for place in sorted(own))
 
+    @cached_property
+    def _group_plans(self) -> GroupPlans:
+        # The planner loads NumPy: only programs that communicate need it.
+        from tpusim.cost.groups import GroupPlans
+
+        return GroupPlans(self.pod, algorithm_of(self.chip))
+
     def _plan(self, step: Collective, devices: DeviceSet, *places: int) -> CommunicationPlan:
         """Return the plan of some of a collective's groups at once, of all of them if none is named."""
         groups = self.groups(step, devices)
-        return self._plan_groups(step, tuple(groups[place] for place in places) if places else groups)
+        return self._group_plans.at_once(step, [groups[place] for place in places] if places else groups)
 
-    def _plan_groups(self, step: Collective, groups: Groups) -> CommunicationPlan:
-        # The planner loads NumPy: only programs that communicate need it.
-        from tpusim.cost.collectives import plan_collective
+    def _plan_of_each(self, step: Collective, devices: DeviceSet) -> list[CommunicationPlan]:
+        """Return the plan of each of a collective's groups by itself; which links it takes is that of one like it."""
+        return self._group_plans.of_each(step, self.groups(step, devices))
 
-        return plan_collective(step, self.pod, groups, algorithm_of(self.chip), self._known_plans)
+    def distances(self, step: Collective, devices: DeviceSet) -> dict[int, tuple[int, ...]]:
+        """Return for each device in a collective a number for each of its groups: the same where plans are alike."""
+        of_each = self.plan_of_each(step, devices)
+        # Compared once for all groups that have one plan.
+        figures = {id(plan): plan[1:] for plan in of_each}
+        numbers = {one: number for number, one in enumerate(dict.fromkeys(figures.values()))}
+        alike = {plan: numbers[one] for plan, one in figures.items()}
+        found: dict[int, tuple[int, ...]] = {}
+        for group, plan in zip(self.groups(step, devices), of_each, strict=True):
+            for member in dict.fromkeys(group):
+                found[member] = (*found.get(member, ()), alike[id(plan)])
+        return {member: tuple(sorted(own)) for member, own in found.items()}
 
     def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:
         """Return the plan with the most hops among those of a device's own groups, with what all of them carry."""
-        plans = [self.plan(step, devices, place) for place in self.places(step, devices, number)]
-        if not plans:
-            return self._plan_groups(step, ())
+        of_each = self.plan_of_each(step, devices)
+        plans = [of_each[place] for place in self.places(step, devices, number)]
+        if len(plans) < 2:
+            return plans[0] if plans else self._group_plans.at_once(step, ())
         # A device of a permute may send and receive, in two pairs.
         longest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
         carried, passing = (sum(column) for column in zip(*((p.carried, p.passing) for p in plans), strict=True))
         return longest._replace(carried=carried, passing=passing)
 
     def _message(self, source: int, target: int) -> CommunicationPlan:
-        from tpusim.cost.collectives import plan_pairs
-
-        return plan_pairs(self.pod, [(source, target)])
+        return self._group_plans.message(source, target)
 
     def latency_ps(self, plan: CommunicationPlan) -> int:
         """Return what communication takes beside moving its bytes: its launch, and the hops and steps that add up."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ _MOST_ALIKE = 4
 """Calls of calls would else be recorded as often as there are ways through them."""
 
 
-class Recorded(NamedTuple):
+class Recorded(msgspec.Struct, frozen=True):
     """A stretch of what was recorded.
 
     Where its records are more than four times as many as differ, equal ones are one that counts for all, at the place
@@ -54,8 +54,10 @@ class Recorder:
             op_name=step.op_name,
             source=step.source,
             call=call,
-            **details,
         )
+        # A third of the time that they would take as arguments, each time other ones.
+        for field, value in details.items():
+            setattr(record, field, value)
         self.records.append(record)
         if self._progress is not None:
             self._progress(record)
@@ -68,7 +70,8 @@ class Recorder:
     def records_of(self, number: int) -> tuple[Record, ...]:
         """Return the records of a device; those that agree in all share one tuple."""
         changes = self._changes.get(number, {})
-        key = msgspec.msgpack.encode(sorted(changes.items()))
+        # As JSON, whose whole numbers have no end: times may be beyond 64 bits.
+        key = msgspec.json.encode(sorted(changes.items()))
         if key not in self._shared:
             varied = (
                 msgspec.structs.replace(record, **changes[id(record)]) if id(record) in changes else record

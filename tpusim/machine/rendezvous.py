@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from simpy import Environment, Event
-
 from tpusim.errors import SimulationError
+from tpusim.machine.clock import Environment, Event
 from tpusim.machine.costs import Costs, GroupShare
 from tpusim.machine.fluid import call_after
 from tpusim.machine.placement import Cohort, DeviceSet

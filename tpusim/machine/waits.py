@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -69,7 +69,7 @@ class Waits:
         return self._notes.get(number, ())
 
 
-class Standing(NamedTuple):
+class Standing(msgspec.Struct, frozen=True):
     """Where a device stands when a run is over: its core's step, and which of the host's feeds (True: to it) ended."""
 
     cohort: Cohort

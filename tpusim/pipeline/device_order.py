@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from tpusim.errors import ConfigError
+from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.pod import make_pod, parse_topology
 from tpusim.ir.module import Module
 from tpusim.limits import DEVICES
@@ -62,6 +62,8 @@ def _by_host(program: Module | Program, topology: str, chip: str) -> tuple[tuple
         stated, made_by, devices = mark_of(program, TOPOLOGY), provenance_of(program), program.device_count
     else:
         stated, made_by, devices = program.topology, None, program.devices_needed
+    if fault := DEVICES.fault(devices):
+        raise ProgramError(f"{program.name}: {fault}")
     stated = topology or stated
     asked = parse_topology(stated) if stated else None
     found = choose_chip(program, made_by, chip=chip or None, topology=asked)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ProgramError, did_you_mean
-from tpusim.limits import COUNT, DEVICES, shown
+from tpusim.limits import COUNT, DEVICES, POSITIONS, shown
 from tpusim.program.feed import Feed
 from tpusim.program.module import FORMAT, Program
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Collective, Kernel, Loop, Step
@@ -34,12 +34,24 @@ def verify_program(program: Program) -> None:
         raise ProgramError(wrong)
     if fault := DEVICES.fault(program.devices_needed):
         raise ProgramError(fault)
+    if fault := next(_buffer_faults(program), ""):
+        raise ProgramError(fault)
     if sorted(program.device_order) != list(range(len(program.device_order))):
         raise ProgramError(f"device_order: expected each device once, found {program.device_order}")
     for step in program.every_step:
         check = _CHECKS.get(type(step))
         if wrong := next(chain(check(step) if check else (), _misfit_numbers(step)), ""):
             raise ProgramError(f"{step.name!r}: {wrong}")
+
+
+def _buffer_faults(program: Program) -> Iterator[str]:
+    """Yield what is wrong with where buffers begin and end."""
+    most = len(program.schedule) or POSITIONS.most
+    for number, buffer in enumerate(program.buffers):
+        # What is there at the end lives beyond the last one.
+        if not buffer.first <= buffer.last <= most:
+            found = f"{buffer.first} to {buffer.last}"
+            yield f"buffers[{number}]: expected positions of the schedule, at most {most}, found {found}"
 
 
 def number_fault(steps: Sequence[Step]) -> str:

@@ -120,6 +120,7 @@ def check_groups(site: Site, uniform: bool = True) -> str:
     require(sorted(ids) == list(range(len(ids))), "groups_c4", shown)
     expected = site_id_count(site, mode)
     require(expected in (1, len(ids)), "groups_c5", len(ids), "for", expected)
+    require(len(ids) <= (most := site_most_ids(site, mode)), "groups_c5", len(ids), "for", most)
     require(not uniform or len(set(map(len, groups))) == 1, "groups_c6", shown)
     return mode
 
@@ -132,6 +133,12 @@ def most_ids(count: int) -> int:
 def site_id_count(site: Site, mode: str) -> int:
     """Return how many ids there are in a mode; 1 may also mean that it is not stated."""
     return id_count(mode, site.count("replica_count"), site.count("num_partitions"))
+
+
+def site_most_ids(site: Site, mode: str) -> int:
+    """Return how many ids there may be in a mode, each of which may stand for several devices."""
+    count, devices = site_id_count(site, mode), site.count("replica_count") * site.count("num_partitions")
+    return count if count > 1 else DEVICES.most // max(1, devices)
 
 
 def group_size(site: Site, mode: str) -> int:

@@ -94,7 +94,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     @property
     def bounds_ps(self) -> dict[str, int]:
         """The time of one execution by what bound it: all of it by one thing, but for the wait for others."""
-        return self.parts if LATE in self.parts else {self.bound_by: self.duration_ps}
+        return self.parts if LATE in self.parts else {self.bound_by: self.end_ps - self.start_ps}
 
 
 def totals(records: Iterable[Record], amounts: Callable[[Record], Mapping[str, Any]]) -> dict[str, Any]:

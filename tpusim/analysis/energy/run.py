@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
 
 import msgspec
 
@@ -84,9 +83,12 @@ class Energy(msgspec.Struct, frozen=True, kw_only=True):
 def run_energy(ops: Sequence[Group | OpActivity], chip: Chip, total_ps: int) -> Energy:
     """Return what a device took for some ops, all those of a run of ``total_ps``."""
     model = energy_model(chip)
-    # Layers repeat: of the ops of a large program one in ten differs from those before.
-    taken, watts = cache(partial(_by_unit, model.joules(chip))), model.idle_watts(chip)
-    found = tuple(_op_energy(op, taken(tuple(op.activity.items())), watts) for op in ops)
+    joules, watts = model.joules(chip), model.idle_watts(chip)
+    # Layers repeat: of the ops of a large program one in ten does what none before has done, and the records of what is
+    # alike share one table of it. Waits do nothing.
+    different = {id(op.activity): op.activity for op in ops if op.activity}
+    taken = {key: _by_unit(activity, joules) for key, activity in different.items()}
+    found = tuple(_op_energy(op, taken.get(id(op.activity), {}), watts) for op in ops)
     rest_fj = watts_to_fj(watts, total_ps - sum(op.time_ps for op in ops))
     units = dict.fromkeys(UNITS, 0) | {IDLE: rest_fj + sum(op.idle_fj for op in found)}
     for op in found:
@@ -133,10 +135,10 @@ def action_counts(use: Utilisation, chip: Chip) -> dict[str, float]:
     }
 
 
-def _by_unit(joules: Mapping[str, float], activity: tuple[tuple[str, float], ...]) -> dict[str, int]:
+def _by_unit(activity: Mapping[str, float], joules: Mapping[str, float]) -> dict[str, int]:
     """Return the femtojoules of some activity, by unit."""
     units_fj: dict[str, int] = {}
-    for key, fj in energy_of(dict(activity), joules).items():
+    for key, fj in energy_of(activity, joules).items():
         unit = unit_of(key)
         units_fj[unit] = units_fj.get(unit, 0) + fj
     return units_fj

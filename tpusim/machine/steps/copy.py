@@ -5,9 +5,10 @@ from __future__ import annotations
 from tpusim.cost.dma import copy_activity, copy_loads
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, HOST, UNITS, VMEM
-from tpusim.machine.core import Activity, Core, at_once, runs
+from tpusim.machine.clock import Event
+from tpusim.machine.core import Core, at_once, runs
 from tpusim.machine.device import HOST_LINKS, CopyCost, Device
-from tpusim.machine.fluid import all_of
+from tpusim.machine.fluid import all_of, call_after
 from tpusim.program.steps import Copy
 from tpusim.units import seconds_to_ps
 
@@ -17,18 +18,33 @@ _FAR_MEMORIES = (HBM, CMEM, *HOST_LINKS)
 @runs(Copy)
 def start_copy(core: Core, copy: Copy) -> None:
     """Start a copy beside the core."""
-    is_there_already = copy.is_prefetch and core.device.warm
-    core.start(copy, at_once() if is_there_already else _copy(core, copy), "a copy")
+    if copy.is_prefetch and core.device.warm:
+        core.start(copy, at_once(), "a copy")
+    else:
+        core.note(copy, _begin(core, copy), "a copy")
 
 
-def _copy(core: Core, copy: Copy) -> Activity:
-    """Move a copy's bytes through every memory that it touches."""
-    start_ps, device, cost = core.now_ps, core.device, _cost(copy, core.device)
+def _begin(core: Core, copy: Copy) -> Event:
+    """Move a copy's bytes through every memory that it touches; return the event of its end.
+
+    By calls and not as a process: programs have more copies than kernels.
+    """
+    start_ps, device, cost, landed = core.now_ps, core.device, _cost(copy, core.device), core.env.event()
     over_pcie = HOST in (copy.source_space, copy.target_space)
     latency_ps = seconds_to_ps(device.chip.host.latency_seconds) if over_pcie else device.dma_latency_ps
-    yield core.env.timeout(latency_ps)
-    yield all_of(core.env, [device.memories[s].transfer(n) for s, n in cost.loads.items()])
-    core.record(copy, start_ps, row=copy.through, **cost.details)
+
+    def move() -> None:
+        moved = all_of(core.env, [device.memories[s].transfer(n) for s, n in cost.loads.items()])
+        moved.callbacks.append(end)
+
+    def end(_: Event) -> None:
+        core.record(copy, start_ps, row=copy.through, **cost.details)
+        device.in_flight -= 1
+        landed.succeed()
+
+    device.in_flight += 1
+    call_after(core.env, latency_ps, move)
+    return landed
 
 
 def _cost(copy: Copy, device: Device) -> CopyCost:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tpusim.semantics.device_groups import check_groups, group_mode, group_size, most_ids, site_id_count, stated_groups
+from tpusim.semantics.device_groups import check_groups, group_mode, group_size, site_most_ids, stated_groups
 from tpusim.semantics.infer.async_ops import elements_of
 from tpusim.semantics.infer.reduction import check_reducer
 from tpusim.semantics.infer.site import Site, broken, infers, require
@@ -142,10 +142,11 @@ def _ragged_all_to_all(site: Site) -> ArrayShape:
 @infers("collective-broadcast")
 def _collective_broadcast(site: Site) -> Shape:
     """Give the shapes of what is sent; with a dynamic root, the last operand names the sender."""
-    group_mode(site.opcode, site.attributes)
+    most = site_most_ids(site, group_mode(site.opcode, site.attributes))
     # Devices in no group get zeros, so that not all ids must be there.
     ids = [number for group in stated_groups(site.attributes) for number in group]
     require(len(set(ids)) == len(ids) and min(ids, default=0) >= 0, "collective_broadcast_c3", ids)
+    require(max(ids, default=0) < most, "collective_broadcast_c3", max(ids, default=0), "of", most)
     shapes = _operands(site, "collective_broadcast_c1")
     if not site.flag("has_dynamic_root"):
         return one_or_tuple(shapes)
@@ -174,7 +175,7 @@ def _check_pairs(site: Site, most: int) -> None:
     """Require pairs of devices that exist, in which each is a source and a target at most ``most`` times."""
     pairs = site.attributes["source_target_pairs"]
     require(all(len(pair) == 2 for pair in pairs), "collective_permute_c1", pairs)
-    count = most_ids(site_id_count(site, group_mode(site.opcode, site.attributes)))
+    count = site_most_ids(site, group_mode(site.opcode, site.attributes))
     ids = [number for pair in pairs for number in pair]
     if ids and (min(ids) < 0 or max(ids) >= count):
         raise broken("collective_permute_c2", f"{min(ids)} to {max(ids)} of {count}")

@@ -302,7 +302,7 @@ LABELS: Final = {
     "ragged_all_to_all_c3": "at most one of dimensions",
     "collective_broadcast_c1": "at least one operand",
     "collective_broadcast_c2": "a dynamic root of one s32 per array",
-    "collective_broadcast_c3": "groups of ids from 0 on, each at most once",
+    "collective_broadcast_c3": "groups of ids that the module has, each at most once",
     "collective_permute_c1": "pairs of a source and a target",
     "collective_permute_c2": "sources and targets that the module has",
     "collective_permute_c3": "each source once",

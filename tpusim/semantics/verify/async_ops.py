@@ -54,8 +54,7 @@ def _is_wrapped_root(view: View, call: Call) -> bool:
 @checks
 def _check_chains(view: View) -> Iterator[Finding]:
     """Check that asynchronous values go from a start, by updates, to one done."""
-    opcodes = frozenset().union(*[computation.opcodes for computation in view.module.computations])
-    for call in view.all_of(frozenset(filter(async_phase, opcodes))):
+    for call in view.all_of(frozenset(filter(async_phase, view.opcodes))):
         yield from _check_link(view, call, async_phase(call.instruction.opcode))
 
 

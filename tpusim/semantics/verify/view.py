@@ -99,10 +99,15 @@ class View:
         """Every instruction that may call computations."""
         return list(chain.from_iterable(map(calling_in, self.computations)))
 
+    @cached_property
+    def opcodes(self) -> frozenset[str]:
+        """The opcodes of all instructions."""
+        return frozenset().union(*[computation.opcodes for computation in self.computations])
+
     def all_of(self, opcodes: frozenset[str]) -> Iterator[Call]:
         """Yield every instruction of these opcodes with its computation."""
-        for computation in self.module.computations:
-            # Most computations are fused and have none.
+        # Most programs have none of them, and most computations of a program.
+        for computation in () if opcodes.isdisjoint(self.opcodes) else self.module.computations:
             if not opcodes.isdisjoint(computation.opcodes):
                 yield from (Call(computation, i) for i in computation.instructions if i.opcode in opcodes)
 

@@ -13,12 +13,10 @@ from math import prod
 from typing import NamedTuple
 
 from tpusim.ir.attributes import ReplicaGroups
+from tpusim.limits import DEVICES
 from tpusim.text.lexer import Lexer
 from tpusim.text.lists import show_lists, take_integer_lists, take_integers, take_list
 from tpusim.text.strings import take_string
-
-MOST_DEVICES = 1 << 20
-"""Devices that a short notation may stand for; more is taken for a mistake."""
 
 
 class Mesh(NamedTuple):
@@ -203,5 +201,5 @@ def _device_ids(lexer: Lexer, count: int) -> tuple[int, ...]:
 
 def _check_count(lexer: Lexer, dimensions: tuple[int, ...], start: int) -> None:
     """Refuse dimensions that are empty, not positive, or stand for too many devices."""
-    if not dimensions or min(dimensions) < 0 or prod(dimensions) > MOST_DEVICES:
-        lexer.fail(f"expected positive numbers whose product is at most {MOST_DEVICES} devices", start)
+    if not dimensions or min(dimensions) < 0 or prod(dimensions) > DEVICES.most:
+        lexer.fail(f"expected positive numbers whose product is at most {DEVICES.most} devices", start)

@@ -1,0 +1,90 @@
+"""Plans of groups that are made once for all that lie alike, beside those of every group by itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.machine.collectives import collective, pod_of
+from tpusim.cost.collectives import plan_group, plan_messages, plan_shares
+from tpusim.cost.groups import GroupPlans
+from tpusim.cost.models.algorithms import ALGORITHMS
+from tpusim.cost.models.fabrics import with_faults
+from tpusim.program.steps import Algorithm
+
+# A torus, a mesh, half of each, twisted along two axes and along one, several slices with two devices on each chip.
+PODS = [pod_of(text) for text in ("v4:4x4x4", "v5e:3x5", "v5e:3x16", "v4:4x4x8", "v4:8x4x8", "tpu7x:2x3x1*3")]
+KINDS = ["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-broadcast", "collective-permute"]
+WAYS = [None, Algorithm("ring", one_ring=True), Algorithm("lanes", lanes=2, one_way=True)]
+
+
+@st.composite
+def cases(draw):
+    """Draw a pod, a collective, and groups of it: of any devices, and of others some places further on."""
+    pod, kind = draw(st.sampled_from(PODS)), draw(st.sampled_from(KINDS))
+    every = st.integers(0, pod.device_count - 1)
+    size = 2 if kind == "collective-permute" else draw(st.integers(1, 6))
+    first = draw(st.lists(st.lists(every, min_size=size, max_size=size, unique=True), min_size=1, max_size=3))
+    further = [0, *(pod.devices_per_chip * stride for stride in (*pod.torus.strides, pod.torus.chip_count))]
+    by = draw(st.lists(st.sampled_from(further), max_size=3))
+    groups = [tuple((number + far) % pod.device_count for number in group) for group in first for far in (0, *by)]
+    shares = draw(st.sampled_from([(), (0.5, *(0.1,) * (size - 1))])) if kind == "all-to-all" else ()
+    return pod, collective(kind, 1.0, shares=shares, algorithm=draw(st.sampled_from(WAYS))), groups
+
+
+def by_itself(step, pod, group, own):
+    """Return the plan of a group, made where it lies."""
+    if step.kind == "collective-permute":
+        return plan_messages(pod, [(*group, 1.0)])
+    if step.shares:
+        return plan_shares(pod, group, step.shares)
+    return plan_group(step.kind, pod, group, step.algorithm, own)
+
+
+def by_link(*plans):
+    """Return the bytes of plans on each link."""
+    carried: dict[int, float] = defaultdict(float)
+    for plan in plans:
+        for link, n_bytes in zip(*plan.load, strict=True):
+            carried[int(link)] += float(n_bytes)
+    return carried
+
+
+@settings(max_examples=200)
+@given(cases(), st.sampled_from(["native", "ring", "halving"]))
+def test_groups_that_lie_alike_ask_for_what_each_by_itself_would(case, algorithm):
+    """The same bytes on the same links, and the same hops and steps, wherever on a torus a group lies."""
+    pod, step, groups = case
+    own = ALGORITHMS.named(algorithm, {})
+    plans, expected = GroupPlans(pod, own), [by_itself(step, pod, group, own) for group in groups]
+    at_once = plans.at_once(step, groups)
+    assert by_link(at_once) == pytest.approx(by_link(*expected))
+    farthest = max((plan.far_hops, plan.hops) for plan in expected)
+    is_permute = step.kind == "collective-permute"
+    assert (at_once.far_hops, at_once.hops) == (
+        farthest[0],
+        max(p.hops for p in expected) if is_permute else farthest[1],
+    )
+    for group, found, plan in zip(groups, plans.of_each(step, groups), expected, strict=True):
+        assert by_link(plans.at_once(step, (group,))) == pytest.approx(by_link(plan))
+        assert found._replace(load=plan.load, carried=0.0, passing=0.0) == plan
+
+
+def test_a_group_whose_link_is_down_is_not_like_others():
+    """What would take the link goes round it, while others far from it do not."""
+    pod = with_faults(pod_of("v5e:1x16"), ("0:+1",), {})
+    pairs = ((0, 1), (4, 5))
+    plans = GroupPlans(pod).of_each(collective("collective-permute", 1.0, pairs=pairs), pairs)
+    assert [plan.hops for plan in plans] == [15, 1]
+
+
+def test_groups_on_the_same_chips_ask_for_twice_as_much():
+    """Each of the two devices of every chip is in a group of its own."""
+    pod = pod_of("tpu7x:2x2x1")
+    groups = ((0, 2, 4, 6), (1, 3, 5, 7))
+    step = collective("all-gather", 1.0, groups)
+    both, one = (GroupPlans(pod).at_once(step, some) for some in (groups, groups[:1]))
+    assert by_link(both) == {link: 2 * n_bytes for link, n_bytes in by_link(one).items()}

@@ -1,0 +1,121 @@
+"""What the groups of a collective ask of the network at once.
+
+A torus looks the same from each of its chips, a twisted one too (Jouppi et al., ISCA 2023), and a mesh wherever a group
+fits in. So groups whose chips lie alike, counted from the lowest corner of each, have one plan: it is made for one of
+them, and its links are moved to where the others lie. Thousands of groups of a large pod lie in a handful of ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, chain, pairwise
+
+import numpy as np
+
+from tpusim.cost.by_slice import Way, way_of
+from tpusim.cost.collectives import (
+    NO_PLAN,
+    CommunicationPlan,
+    plan_group,
+    plan_messages,
+    plan_shares,
+    round_what_is_down,
+)
+from tpusim.cost.links import chips_left, joined, moved
+from tpusim.cost.models.protocols import CollectiveAlgorithm
+from tpusim.hardware.pod import Pod
+from tpusim.program.steps import Collective
+
+Group = tuple[int, ...]
+
+
+class GroupPlans:
+    """The plans of groups on a pod; ``own`` is the chip's choice of an algorithm."""
+
+    def __init__(self, pod: Pod, own: CollectiveAlgorithm | None = None) -> None:
+        self._pod = pod
+        self._own = own
+        self._chip_of = np.array([pod.chip_of(device) for device in range(pod.device_count)], np.int64)
+        # By what is done and how the chips lie, with the lowest corner of the group that it was made for.
+        self._known: dict[tuple[Way, tuple[float, ...], bytes], tuple[CommunicationPlan, np.ndarray]] = {}
+
+    def at_once(self, step: Collective, groups: Sequence[Group]) -> CommunicationPlan:
+        """Return what some groups (or pairs) of a collective ask of the network at once; ``NO_PLAN`` without groups."""
+        if not groups:
+            return NO_PLAN
+        plans, moves = self._planned(step, groups)
+        slowest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
+        # Messages do not wait for each other: one that goes far in a slice may last longer than one between slices.
+        hops = max(plan.hops for plan in plans) if step.kind == "collective-permute" else slowest.hops
+        load = joined([moved([plan.load for plan in plans], self._pod, moves)])
+        plan = round_what_is_down(slowest._replace(load=load, hops=hops), self._pod)
+        return self._with_means(plan, groups)
+
+    def of_each(self, step: Collective, groups: Sequence[Group]) -> list[CommunicationPlan]:
+        """Return the plan of each group by itself: one for all that lie alike, with the links of the first of them."""
+        # A link that is down is at one place.
+        if self._pod.detours or not groups:
+            return [self.at_once(step, (group,)) for group in groups]
+        return self._planned(step, groups)[0]
+
+    def message(self, source: int, target: int) -> CommunicationPlan:
+        """Return what a message between two devices asks of the network."""
+        return round_what_is_down(plan_messages(self._pod, [(source, target, 1.0)]), self._pod)
+
+    def _planned(self, step: Collective, groups: Sequence[Group]) -> tuple[list[CommunicationPlan], np.ndarray]:
+        """Return for each group the plan of one like it, and how far off it lies: along each axis, and in slices."""
+        pod, chips, sizes = self._pod, self._chips(groups), list(map(len, groups))
+        *starts, end = accumulate(sizes, initial=0)
+        if pod.graph is None:
+            places = np.stack(np.unravel_index(chips, (*pod.torus.sizes, pod.slices), order="F"), axis=1)
+            corners = np.minimum.reduceat(places, starts)
+            places -= corners.repeat(sizes, axis=0)
+        else:
+            # On a graph no place is like another.
+            places, corners = chips[:, None], np.zeros((len(groups), 1), np.int64)
+        found: dict[bytes, tuple[CommunicationPlan, np.ndarray]] = {}
+        each = []
+        for group, corner, span in zip(groups, corners, pairwise((*starts, end)), strict=True):
+            lie = places[slice(*span)].tobytes()
+            if lie not in found:
+                found[lie] = self._plan(step, group, lie, corner)
+            each.append(found[lie])
+        return [plan for plan, _ in each], corners - np.array([corner for _, corner in each])
+
+    def _plan(
+        self, step: Collective, group: Group, lie: bytes, corner: np.ndarray
+    ) -> tuple[CommunicationPlan, np.ndarray]:
+        """Return the plan of a group that lies like this, and the lowest corner of the one that it was made for."""
+        way = self._way(step, group)
+        key = way, step.shares, lie
+        if key not in self._known:
+            plan = self._made(way, step.shares, group)
+            self._known[key] = self._with_means(plan, [group]), corner
+        return self._known[key]
+
+    def _way(self, step: Collective, group: Group) -> Way:
+        """Return how a group is to do what a step says, which may leave it to the slice."""
+        stated = Way(step.kind, step.algorithm)
+        if step.algorithm is None or not step.algorithm.by_slice:
+            return stated
+        is_native = self._own is None or self._own.rounds(step.kind, len(group)) is None
+        return way_of(step.kind, self._pod, group, step.n_bytes) if is_native else stated
+
+    def _made(self, way: Way, shares: tuple[float, ...], group: Group) -> CommunicationPlan:
+        """Return the plan of one group, as if no link were down."""
+        if way.kind == "collective-permute":
+            return plan_messages(self._pod, [(group[0], group[-1], 1.0)])
+        if shares:
+            return plan_shares(self._pod, group, shares)
+        return plan_group(way.kind, self._pod, group, way.algorithm, self._own)
+
+    def _with_means(self, plan: CommunicationPlan, groups: Sequence[Group]) -> CommunicationPlan:
+        """Return a plan with what its links carry for each chip of its groups, and for each that they leave as well."""
+        members, senders = np.unique(self._chips(groups)), chips_left(plan.load.links, self._pod)
+        n_bytes = float(plan.load.n_bytes[senders >= 0].sum())
+        on_the_way = np.union1d(members, senders[senders >= 0])
+        return plan._replace(carried=n_bytes / max(1, len(members)), passing=n_bytes / max(1, len(on_the_way)))
+
+    def _chips(self, groups: Sequence[Group]) -> np.ndarray:
+        """Return the chips of groups, one after the other."""
+        return self._chip_of[list(chain.from_iterable(groups))]
