@@ -38,7 +38,7 @@ if sys.argv[1] != "tpusim" and hasattr(module, "__path__"):
 print(*sorted(sys.modules))
 """
 
-UNASKED = {"email", "importlib.metadata", "random", "tempfile", "zipfile"}
+UNASKED = {"email", "importlib.metadata", "random", "tempfile", "threading", "zipfile"}
 """Of the standard library what takes milliseconds to load, and a run has no use for."""
 
 IMPORT_RUN = """

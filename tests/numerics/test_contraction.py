@@ -94,6 +94,18 @@ def test_integer_sums_wrap_around(name, result):
     np.testing.assert_array_equal(run_ours(matrix_product(name, 3, 700, 4, result=result), inputs)[0], expected)
 
 
+@pytest.mark.parametrize("name", ["s8", "u8", "s16", "u32", "s64", "pred"])
+@pytest.mark.parametrize(
+    "opcode",
+    ["dot(p0, p1), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "convolution(p0, p1), dim_labels=bf_io->bf"],
+)
+def test_float_sums_become_integers_as_converts_do(name, opcode):
+    """They end at the largest and the smallest, where sums of integers wrap around."""
+    numbers = np.random.default_rng(0)
+    inputs = [(numbers.integers(-9, 10, sizes) * 40).astype(np.float32) for sizes in ((4, 6), (6, 5))]
+    check_exactly(program(f"{name}[4,5]", opcode, ["f32[4,6]", "f32[6,5]"]), inputs)
+
+
 @pytest.mark.parametrize("precision", ["exact", "tpu"])
 def test_bf16_adds_up_in_f32(precision):
     """512 ones are 512, which bf16 sums of ones never reach."""

@@ -103,6 +103,7 @@ def test_programs_that_cannot_run_are_refused(tmp_path, text, words):
         (Kernel(name="k", opcode="f", streams=(Stream("a", "hbm", 8.0, 0),)), "at least one fetch, found 0"),
         (Kernel(name="k", opcode="f", streams=(Stream("a", "hbm", -8.0),)), r"streams\[0\].block_bytes"),
         (Kernel(name="k", opcode="f", streams=(Stream("a", "hbm", 1e300),)), r"streams\[0\].block_bytes"),
+        (Kernel(name="k", opcode="f", streams=(Stream("a", "hbm", 1e-320),)), "a number from 1e-30 to 1e.24, found 1e"),
         (Kernel(name="k", opcode="f", work=Work(ops={"vector": -1.0})), r"work.ops.vector: expected a number from 0"),
         (Kernel(name="k", opcode="f", tiles=6, loops=(TileLoop("batch", 4),)), "multiply to 6 tiles"),
         (Kernel(name="k", opcode="f", classes=(TileClass(1, runs=(1.0,)),)), "runs of all 0 parts"),

@@ -75,10 +75,13 @@ def test_a_file_that_is_not_there_is_a_program_error(tmp_path: Path) -> None:
 
 
 def test_a_file_may_not_unpack_without_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousandfold larger text in a small file ends at the limit."""
-    monkeypatch.setattr(reader, "MOST_BYTES", 1 << 20)
+    """A thousandfold larger text in a small file ends at the limit of a file of its size, and at that of all."""
     path = write(tmp_path, gzip.compress(b" " * (1 << 24)))
-    assert path.stat().st_size < 1 << 15
+    size = path.stat().st_size
+    assert size < 1 << 15
+    with pytest.raises(ProgramError, match=f"at most {(8 << 20) + 100 * size} bytes"):
+        read_source(path)
+    monkeypatch.setattr(reader, "MOST_BYTES", 1 << 20)
     with pytest.raises(ProgramError, match="at most 1048576 bytes"):
         read_source(path)
     with pytest.raises(ProgramError, match="at most"):

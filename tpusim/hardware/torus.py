@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache, cached_property
 from itertools import product
 from math import prod
-from operator import sub
+from operator import add, sub
 
 import msgspec
 
@@ -107,6 +107,13 @@ class Torus(msgspec.Struct, frozen=True, dict=True):
             way = self.rounded(way, tuple(-(way[axis] // self.sizes[axis]) * (axis == a) for a in range(len(way))))
         return way
 
+    @cached_property
+    def circuits(self) -> tuple[tuple[int, ...], ...]:
+        """The displacements of up to two turns round each axis, all of which lead back to the same chip."""
+        # Two turns of short axes can undo one of a long axis.
+        turns = [range(-2, 3) if wraps else (0,) for wraps in self.wraps]
+        return tuple(self.rounded((0,) * len(self.sizes), times) for times in product(*turns))
+
     def rounded(self, plain: tuple[int, ...], times: tuple[int, ...]) -> tuple[int, ...]:
         """Return a displacement with so many more turns round each axis, which leads to the same chip."""
         way = list(plain)
@@ -166,12 +173,11 @@ class Torus(msgspec.Struct, frozen=True, dict=True):
 @cache
 def _twisted_ways(torus: Torus, plain: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Return the shortest ways to where a displacement leads on a twisted torus."""
-    # Two turns of short axes can undo one of a long axis.
-    rounds = [range(-2, 3) if wraps else (0,) for wraps in torus.wraps]
-    ways = {torus.rounded(plain, times) for times in product(*rounds)}
-    least = min(sum(map(abs, way)) for way in ways)
+    ways = {tuple(map(add, plain, circuit)) for circuit in torus.circuits}
+    lengths = {way: sum(map(abs, way)) for way in ways}
+    least = min(lengths.values())
     # Sorted, since sets have no order of their own: the same way is taken on every host.
-    return tuple(sorted((way for way in ways if sum(map(abs, way)) == least), reverse=True))
+    return tuple(sorted((way for way, length in lengths.items() if length == least), reverse=True))
 
 
 def _shortest(steps: int, size: int, wraps: bool) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tpusim.errors import SimulationError
 from tpusim.machine.clock import Event
@@ -94,7 +94,7 @@ class Core:
     @property
     def now_ps(self) -> int:
         """The clock: SimPy keeps it an integer as long as every delay is one."""
-        return cast("int", self.env.now)
+        return self.env.now  # type: ignore[return-value]
 
     def visit(self, what: object) -> int:
         """Return how often this core has been at something, this time included."""

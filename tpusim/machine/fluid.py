@@ -191,6 +191,8 @@ def fair_rates(flows: list[Flow], capacity: float, unlimited: int = 0) -> float:
 
     Return the rate of each of so many ``unlimited`` flows beside them.
     """
+    if not flows:
+        return capacity / unlimited if unlimited else 0.0
     left, sharers = capacity, len(flows) + unlimited
     # The most limited first: what it leaves unused raises the shares of the others.
     for flow in sorted(flows, key=lambda flow: flow.limit):

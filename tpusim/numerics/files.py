@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 from zipfile import BadZipFile, is_zipfile
 
@@ -27,7 +28,7 @@ from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_tex
 # What NumPy and zipfile raise of files that are damaged, or packed in ways that they lack.
 _DAMAGED = (
     *(ArithmeticError, AttributeError, BadZipFile, EOFError, LookupError, MemoryError, OSError),
-    *(RuntimeError, SyntaxError, TypeError, ValueError, zlib.error),
+    *(RuntimeError, SyntaxError, TokenError, TypeError, ValueError, zlib.error),
 )
 # Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.
 _STORED_AS_THEY_ARE = frozenset("?bBhHiIlLqQefdFD")

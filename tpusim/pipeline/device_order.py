@@ -46,7 +46,7 @@ def with_device_order(
         order, topology = _by_host(loaded, topology, chip)
     devices = _parsed(order) if isinstance(order, str) else tuple(order)
     if sorted(devices) != list(range(len(devices))):
-        raise ConfigError(f"device order: expected each device once, counted from 0, found {order!r}")
+        raise ConfigError(f"device order: expected each device once, counted from 0, found {order!r:.200}")
     if isinstance(loaded, Module):
         # The verifier says if they are others than the module's.
         return replace(loaded, attributes=marked_with_order(loaded.attributes, devices, topology))
@@ -82,5 +82,6 @@ def _parsed(text: str) -> tuple[int, ...]:
     elif listed := _LISTED.search(text.strip()):
         return tuple(map(int, re.findall(r"\d+", listed[1])))
     raise ConfigError(
-        f"device order: expected {HOSTS}, or numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), found {text!r}"
+        f"device order: expected {HOSTS}, or numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), "
+        f"found {text!r:.200}"
     )

@@ -18,8 +18,8 @@ from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Collective, Kernel, L
 from tpusim.program.work import unit_fault
 from tpusim.shapes.dtype import DTYPES
 
-_MOST = 1e24
-"""No amount of anything is larger; beyond it arithmetic on floats loses itself."""
+_LEAST, _MOST = 1e-30, 1e24
+"""No amount of anything is smaller, but for nothing, or larger; beyond them arithmetic on floats loses itself."""
 
 _SCALAR_BYTES = 4096
 """The most that a scalar takes, padded to a whole tile."""
@@ -146,7 +146,10 @@ def _misfit(number: float) -> str:
     """Return what is wrong with a number, nothing if it may be."""
     # Whole numbers travel as 64 bits.
     most = COUNT.most if isinstance(number, int) else _MOST
-    return "" if 0 <= number <= most else f"expected a number from 0 to {most:.4g}, found {shown(number)}"
+    if number == 0 or _LEAST <= number <= most:
+        return ""
+    least = f"{_LEAST:.4g}" if 0 < number < _LEAST else "0"
+    return f"expected a number from {least} to {most:.4g}, found {shown(number)}"
 
 
 def verify_blocks(program: Program, vmem_bytes: int) -> None:

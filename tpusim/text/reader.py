@@ -24,6 +24,8 @@ _ZIP = b"PK\x03\x04"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ADVICE: Final = "write the program out as HLO text (compiled.as_text() of JAX), StableHLO or HloProto"
 _CHUNK = 1 << 20
+_SMALL_BYTES, _MOST_UNPACKED = 8 << 20, 100
+"""What any gzipped file may unpack to, and what for each of its bytes: programs come to 10 to 25."""
 
 
 def read_source(path: str | Path) -> SourceText:
@@ -56,11 +58,12 @@ def _unpacked(content: bytes, name: str) -> bytes:
     if content.startswith(_GZIP):
         try:
             # No more than is allowed and a byte, so that a bomb is found before it has gone off.
-            content = gzip.GzipFile(fileobj=BytesIO(content)).read(MOST_BYTES + 1)
+            most = min(MOST_BYTES, _SMALL_BYTES + _MOST_UNPACKED * len(content))
+            content = gzip.GzipFile(fileobj=BytesIO(content)).read(most + 1)
         except (EOFError, OSError, zlib.error) as error:
             raise ProgramError(f"{name}: this gzip file is damaged or cut off: {error}") from error
-    if len(content) > MOST_BYTES:
-        raise ProgramError(f"{name}: expected at most {MOST_BYTES} bytes of HLO text, found more")
+        if len(content) > most:
+            raise ProgramError(f"{name}: expected a program of at most {most} bytes in a file of this size, found more")
     return content
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tpusim.ir.module import Instruction
-from tpusim.numerics.ops.convert import BFLOAT16, FLOAT32, from_float32, to_float32
+from tpusim.numerics.ops.convert import BFLOAT16, FLOAT32, convert_values, from_float32, to_float32
 from tpusim.numerics.registry import Array, array_shape
 from tpusim.numerics.site import Settings, Site
 from tpusim.semantics.precision import Passes, product_passes
@@ -82,7 +82,7 @@ def in_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract
             total = _real_passes(arithmetic, lhs, rhs, contract)
         else:
             total = contract(arithmetic, _converted(lhs, arithmetic.working), _converted(rhs, arithmetic.working))
-        return _converted(total, arithmetic.result)
+        return convert_values(total, arithmetic.result)
 
 
 def _complex_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contract) -> Array:
