@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,12 +20,10 @@ def read_apart(read: Callable[[bytes, str], _T], content: bytes, name: str) -> _
 
     Where processes cannot be copied, or where JAX or others have threads that a copy would lack, it runs in this one.
     """
-    # HLO text, which is most of what is read, needs none of these.
-    import pickle
-    import threading
-
     if not hasattr(os, "fork") or "jax" in sys.modules or threading.active_count() > 1:
         return read(content, name)
+    # HLO text, which is most of what is read, needs none of it.
+    import pickle
 
     reading, writing = os.pipe()
     with warnings.catch_warnings():

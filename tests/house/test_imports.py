@@ -38,16 +38,6 @@ if sys.argv[1] != "tpusim" and hasattr(module, "__path__"):
 print(*sorted(sys.modules))
 """
 
-UNASKED = {"email", "importlib.metadata", "random", "tempfile", "threading", "zipfile"}
-"""Of the standard library what takes milliseconds to load, and a run has no use for."""
-
-IMPORT_RUN = """
-import sys
-before = set(sys.modules)
-import tpusim.cli.main, tpusim.machine.run, tpusim.pipeline.stages, tpusim.report.terminal.run
-print(*set(sys.modules) - before)
-"""
-
 LIBRARIES = "import argparse, dataclasses, pathlib, typing"
 """Of the standard library what the command line cannot do without."""
 
@@ -69,13 +59,6 @@ def test_importing_loads_no_heavy_library(module: str) -> None:
     run = _python("-c", IMPORT_ALL, module, *LATE)
     assert run.returncode == 0, run.stderr
     assert not HEAVY & set(run.stdout.split())
-
-
-def test_a_run_loads_nothing_that_takes_milliseconds_and_is_not_asked() -> None:
-    """SimPy by itself would load most of it, to tell its version."""
-    run = _python("-c", IMPORT_RUN)
-    assert run.returncode == 0, run.stderr
-    assert not UNASKED & set(run.stdout.split())
 
 
 @pytest.mark.slow

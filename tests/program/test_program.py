@@ -114,6 +114,8 @@ def test_programs_that_cannot_run_are_refused(tmp_path, text, words):
         (Kernel(name="k", opcode="f", work=Work(matmuls=(Matmul(1, 1, operand_type="fp8"),))), "operand_type: .*'fp8'"),
         (Collective(name="k", opcode="c", kind="all-reduced"), r"kind: .* found 'all-reduced' \(did you mean 'all-re"),
         (Collective(name="k", opcode="c", kind="all-reduce", group_size=0), "at least one device, found 1 of 0"),
+        (Collective(name="k", opcode="c", kind="all-gather", groups=((0, 1), ())), "in each at least one device"),
+        (Collective(name="k", opcode="c", kind="collective-permute", pairs=((0, -1),)), "counted from 0"),
         (Wait(name="k", opcode="copy-done", needs=("j",)), "needs: expected the name of a step, found 'j'"),
     ],
 )

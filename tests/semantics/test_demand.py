@@ -213,12 +213,14 @@ def test_of_an_inner_value_only_the_needed_share_is_computed():
 
 
 def test_a_fusion_that_returns_an_operand_reads_it_and_writes_it():
-    """It computes nothing, and still moves all of it."""
+    """It computes nothing, and still moves all of it, or of a tile as much."""
     inner = f"%id {{\n  ROOT %a = {ROWS} parameter(0)\n}}\n"
     called = f"%s = {ROWS} parameter(0)\nROOT %i = {ROWS} fusion(%s), kind=kLoop, calls=%id"
     lines = f"%x = {ROWS} parameter(0)\nROOT %y = {ROWS} fusion(%x), kind=kLoop, calls=%f"
     body, fusion = body_of(lines, called, inner)
     assert [a.n_bytes for a in accesses(body, demand_of(body), fusion)] == [16 * MIB, 16 * MIB]
+    tile = Region((Box((Span(8, 0), Span(1024)), 8 * 1024),))
+    assert demand_of(body, (tile,)).operands == ((tile,),)
 
 
 def test_a_dot_of_one_tile_needs_the_rows_and_columns_of_it():

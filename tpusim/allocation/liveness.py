@@ -121,7 +121,7 @@ class Liveness:
         self.frames: list[Frame] = []
         # Memory that an instruction needs while it runs, per instruction: no operand or result shows it.
         self.scratch: list[Value] = []
-        # Of a value that lies where another does that other, or one on the way to it.
+        # By the number of a value that lies where another does: that one's, or one on the way to it.
         self._joined: dict[int, int] = {}
         self._arguments: dict[str, Nodes] = {}
         self._visits: dict[tuple[str, tuple[int, ...]], _Visited] = {}
@@ -156,8 +156,8 @@ class Liveness:
     def _run(self, visit: Visit) -> Walk:
         """Walk a computation that gets arguments and return where its result lies."""
         computation, arguments = visit
-        visit_kind = computation.name, _repeated(arguments or ())
-        known = self._visits.get(visit_kind)
+        kind = computation.name, _repeated(arguments or ())
+        known = self._visits.get(kind)
         if known is not None:
             return self._run_again(computation.root, known, arguments or ())
         frame, begin, scratch_begin = Frame(self, computation, arguments), len(self.values), len(self.scratch)
@@ -182,7 +182,7 @@ class Liveness:
         # One past its end, where the caller takes the result over.
         self.keep(result, self.now)
         own, scratch = range(begin, len(self.values)), range(scratch_begin, len(self.scratch))
-        self._visits[visit_kind] = _Visited(arguments or (), result, own, scratch)
+        self._visits[kind] = _Visited(arguments or (), result, own, scratch)
         return result
 
     def _run_again(self, root: Instruction, visited: _Visited, arguments: Sequence[Nodes]) -> Nodes:

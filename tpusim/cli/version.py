@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,6 @@ def _of_checkout() -> str:
 
 def _of_installation() -> str:
     """Return the commit that pip installed, if it was told one (PEP 610)."""
-    import json
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:

@@ -21,7 +21,7 @@ from tpusim.cost.collectives import (
     plan_shares,
     round_what_is_down,
 )
-from tpusim.cost.links import chips_left, joined, moved
+from tpusim.cost.links import Load, chips_left, joined, moved
 from tpusim.cost.models.protocols import CollectiveAlgorithm
 from tpusim.hardware.pod import Pod
 from tpusim.program.steps import Collective
@@ -52,11 +52,15 @@ class GroupPlans:
         return self._with_means(plan, groups)
 
     def of_each(self, step: Collective, groups: Sequence[Group]) -> list[CommunicationPlan]:
-        """Return the plan of each group by itself: one for all that lie alike, with the links of the first of them."""
+        """Return the plan of each group by itself."""
         # A link that is down is at one place.
         if self._pod.detours or not groups:
             return [self.at_once(step, (group,)) for group in groups]
-        return self._planned(step, groups)[0]
+        plans, moves = self._planned(step, groups)
+        load = moved([plan.load for plan in plans], self._pod, moves)
+        spans = pairwise(accumulate((len(plan.load.links) for plan in plans), initial=0))
+        loads = [Load(load.links[start:end], load.n_bytes[start:end]) for start, end in spans]
+        return [plan._replace(load=own) for plan, own in zip(plans, loads, strict=True)]
 
     def message(self, source: int, target: int) -> CommunicationPlan:
         """Return what a message between two devices asks of the network."""
@@ -111,11 +115,14 @@ class GroupPlans:
 
     def _with_means(self, plan: CommunicationPlan, groups: Sequence[Group]) -> CommunicationPlan:
         """Return a plan with what its links carry for each chip of its groups, and for each that they leave as well."""
-        members, senders = np.unique(self._chips(groups)), chips_left(plan.load.links, self._pod)
+        senders = chips_left(plan.load.links, self._pod)
         n_bytes = float(plan.load.n_bytes[senders >= 0].sum())
-        on_the_way = np.union1d(members, senders[senders >= 0])
-        return plan._replace(carried=n_bytes / max(1, len(members)), passing=n_bytes / max(1, len(on_the_way)))
+        is_used = np.zeros(self._pod.chip_count, bool)
+        is_used[self._chips(groups)] = True
+        carried = n_bytes / int(is_used.sum())
+        is_used[senders[senders >= 0]] = True
+        return plan._replace(carried=carried, passing=n_bytes / int(is_used.sum()))
 
     def _chips(self, groups: Sequence[Group]) -> np.ndarray:
         """Return the chips of groups, one after the other."""
-        return self._chip_of[list(chain.from_iterable(groups))]
+        return self._chip_of[np.fromiter(chain.from_iterable(groups), np.int64)]

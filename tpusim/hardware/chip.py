@@ -6,6 +6,8 @@ All figures are per TensorCore unless their comment says "per chip". What is not
 the configuration file says how it was fitted.
 """
 
+from __future__ import annotations
+
 from typing import Any, cast
 
 import msgspec

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -227,7 +227,7 @@ _OPEN = {
 }
 
 
-class Factor(msgspec.Struct, frozen=True):
+class Factor(NamedTuple):
     """How many times what the base chip has."""
 
     by: float

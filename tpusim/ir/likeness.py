@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tpusim.ir.attributes import ComputationName
 
 if TYPE_CHECKING:
-    from tpusim.ir.module import Computation
+    from tpusim.ir.module import Computation, Instruction
 
 _ORDER = "control-predecessors"
 
@@ -32,9 +32,11 @@ class Likeness:
         for computation in computations:
             self.numbers[computation.name] = self._numbered(self._content(computation))
 
-    def stated(self, attributes: Mapping[str, Any]) -> int:
-        """Return the number of some attributes, without metadata and with computations by what is in them."""
-        return self._said.get(id(attributes)) or self._new(attributes)
+    def form(self, computation: Computation, instruction: Instruction) -> tuple[Hashable, ...]:
+        """Return what instructions have in common that do alike: all but names, metadata and immediates."""
+        attributes, by_name = instruction.attributes, computation.by_name
+        said = self._said.get(id(attributes)) or self._new(attributes)
+        return instruction.opcode, instruction.shape, said, *[by_name[name].shape for name in instruction.operands]
 
     def _content(self, computation: Computation) -> list[Hashable]:
         """Return all of a computation but names and metadata."""
@@ -51,6 +53,7 @@ class Likeness:
         return content
 
     def _new(self, attributes: Mapping[str, Any]) -> int:
+        """Return the number of some attributes, without metadata and with computations by what is in them."""
         content: list[Hashable] = []
         for name, value in attributes.items():
             if isinstance(value, ComputationName):

@@ -169,26 +169,22 @@ class Costs:
 
         return GroupPlans(self.pod, algorithm_of(self.chip))
 
-    def _plan(self, step: Collective, devices: DeviceSet, *places: int) -> CommunicationPlan:
-        """Return the plan of some of a collective's groups at once, of all of them if none is named."""
-        groups = self.groups(step, devices)
-        return self._group_plans.at_once(step, [groups[place] for place in places] if places else groups)
+    def _plan(self, step: Collective, devices: DeviceSet) -> CommunicationPlan:
+        """Return the plan of all groups of a collective at once."""
+        return self._group_plans.at_once(step, self.groups(step, devices))
 
     def _plan_of_each(self, step: Collective, devices: DeviceSet) -> list[CommunicationPlan]:
-        """Return the plan of each of a collective's groups by itself; which links it takes is that of one like it."""
+        """Return the plan of each of a collective's groups by itself."""
         return self._group_plans.of_each(step, self.groups(step, devices))
 
     def distances(self, step: Collective, devices: DeviceSet) -> dict[int, tuple[int, ...]]:
         """Return for each device in a collective a number for each of its groups: the same where plans are alike."""
-        of_each = self.plan_of_each(step, devices)
-        # Compared once for all groups that have one plan.
-        figures = {id(plan): plan[1:] for plan in of_each}
-        numbers = {one: number for number, one in enumerate(dict.fromkeys(figures.values()))}
-        alike = {plan: numbers[one] for plan, one in figures.items()}
+        numbers: dict[object, int] = {}
         found: dict[int, tuple[int, ...]] = {}
-        for group, plan in zip(self.groups(step, devices), of_each, strict=True):
+        for group, plan in zip(self.groups(step, devices), self.plan_of_each(step, devices), strict=True):
+            number = numbers.setdefault(plan[1:], len(numbers))
             for member in dict.fromkeys(group):
-                found[member] = (*found.get(member, ()), alike[id(plan)])
+                found[member] = (*found.get(member, ()), number)
         return {member: tuple(sorted(own)) for member, own in found.items()}
 
     def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:

@@ -12,7 +12,8 @@ from heapq import heappop, heappush
 from math import ceil, inf
 from typing import Generic, TypeVar
 
-from tpusim.machine.clock import Environment, Event
+from simpy import Environment, Event
+
 from tpusim.units import PS_PER_SECOND
 
 OnEnd = Callable[[int], object]

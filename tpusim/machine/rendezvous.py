@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from simpy import Environment, Event
+
 from tpusim.errors import SimulationError
-from tpusim.machine.clock import Environment, Event
 from tpusim.machine.costs import Costs, GroupShare
 from tpusim.machine.fluid import call_after
 from tpusim.machine.placement import Cohort, DeviceSet
@@ -156,7 +157,7 @@ class Collectives:
         place = self._place(cohort, step, share)
         visit = self._visits[*place, cohort.number] = self._visits.get((*place, cohort.number), 0) + 1
         key = (*place, visit)
-        found = self._open.get(key) or _Rendezvous(self._costs.plan(step, cohort.devices, share.place), share)
+        found = self._open.get(key) or _Rendezvous(self._costs.plan_of_each(step, cohort.devices)[share.place], share)
         found.arrivals.append(arrival)
         _check_alike(found, arrival, share)
         if len(found.arrivals) == 1 and len(share.own) == share.size:

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tpusim.machine.clock import Environment, StopSimulation
+import simpy
+from simpy.core import StopSimulation
+
 from tpusim.machine.cohorts import Split
 from tpusim.machine.costs import Costs
 from tpusim.machine.fluid import SharedMemory
@@ -74,7 +76,7 @@ class World:
     """
 
     def __init__(self, costs: Costs, cohorts: Sequence[Cohort], device_count: int, *, for_all: bool) -> None:
-        self.env = Environment()
+        self.env = simpy.Environment()
         self.costs = costs
         self.chip = costs.chip
         self.pod = costs.pod

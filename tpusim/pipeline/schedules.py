@@ -10,7 +10,6 @@ from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Module
-from tpusim.pipeline.targets import target_of
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.semantics.verify.module import verify_module
@@ -58,6 +57,7 @@ def with_schedule(
     # The compiler loads where something is compiled.
     from tpusim.compiler.passes import compile_module, place_anew
     from tpusim.compiler.target import Target
+    from tpusim.pipeline.targets import target_of
     from tpusim.undo.unplace import unplace
     from tpusim.undo.untile import untile
 

@@ -6,10 +6,10 @@ one time per line in microseconds, after whose last line the host has no more.
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,16 +18,12 @@ from tpusim.files import read_text
 from tpusim.limits import FEED_SECONDS, QUEUE_DEPTH, SEED
 from tpusim.units import seconds_to_ps
 
-if TYPE_CHECKING:
-    from random import Random
-
 DEFAULT_DEPTH = 2
 """Items that may wait in a queue: one on its way while another is in use."""
 
 _PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
-# As texts, which are compiled where one is asked for: most runs state no pace.
-_TIME = r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(ns|us|ms|s)"
-_FORM = r"(?:(constant|normal|exponential):)?([^:]+)(?::([^:]+))?(?::(\d+))?"
+_TIME = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(ns|us|ms|s)")
+_FORM = re.compile(r"(?:(constant|normal|exponential):)?([^:]+)(?::([^:]+))?(?::(\d+))?")
 
 
 class Feed(msgspec.Struct, frozen=True):
@@ -49,7 +45,7 @@ class Feed(msgspec.Struct, frozen=True):
 
 def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
     """Return the pace that a text or a file of that name describes; raise ConfigError for anything else."""
-    match = re.fullmatch(_FORM, text.strip())
+    match = _FORM.fullmatch(text.strip())
     mean = _seconds(match[2]) if match else None
     if fault := QUEUE_DEPTH.fault(depth):
         raise ConfigError(f"queue depth: {fault}")
@@ -70,7 +66,7 @@ def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
 
 
 def _seconds(text: str) -> float | None:
-    match = re.fullmatch(_TIME, text.strip())
+    match = _TIME.fullmatch(text.strip())
     return float(match[1]) / _PER_SECOND[match[2]] if match else None
 
 
@@ -92,15 +88,12 @@ def intervals_ps(feed: Feed, device: int = 0) -> Iterator[int]:
     if feed.kind == "file":
         yield from map(seconds_to_ps, feed.times)
         return
-    # Hardly any run has draws.
-    from random import Random
-
-    draws = Random(feed.seed * 1_000_003 + device)
+    draws = random.Random(feed.seed * 1_000_003 + device)
     for _ in repeat(None):
         yield seconds_to_ps(_draw(feed, draws))
 
 
-def _draw(feed: Feed, draws: Random) -> float:
+def _draw(feed: Feed, draws: random.Random) -> float:
     """Return one time of a distribution, in seconds; what a normal one has below 0 is 0."""
     if feed.kind == "normal":
         return max(0.0, draws.gauss(feed.mean_seconds, feed.deviation_seconds))

@@ -93,6 +93,8 @@ def _collective_faults(step: Collective) -> Iterator[str]:
         yield f"shares: expected one for each of {step.group_size} devices of a group, found {len(step.shares)}"
     if step.group_size < 1 or step.group_count < 1:
         yield f"expected groups of at least one device, found {step.group_count} of {step.group_size}"
+    if any(not group or min(group) < 0 for group in (*step.groups, *step.pairs)):
+        yield "groups: expected in each at least one device, counted from 0"
 
 
 def _kernel_faults(step: Kernel) -> Iterator[str]:

@@ -35,6 +35,9 @@ APART = "tpusim_apart"
 
 def mark_of(marked: Module | Instruction, mark: str) -> str:
     """Return what a mark says; empty if there is no such mark."""
+    # Most modules have none, and what others state of each argument is long.
+    if mark not in str(marked.attributes.get("frontend_attributes", "")):
+        return ""
     return frontend_attributes(marked.attributes).get(mark, "")
 
 

@@ -163,8 +163,14 @@ def compatible(one: Shape, other: Shape) -> bool:
 @lru_cache(maxsize=1 << 12)
 def nodes(shape: Shape) -> tuple[Shape, ...]:
     """Return the parts of a shape, each tuple before its elements."""
-    elements = shape.elements if isinstance(shape, TupleShape) else ()
-    return (shape, *[part for element in elements for part in nodes(element)])
+    found: list[Shape] = []
+    # A stack of our own, as in ``leaves``.
+    stack = [shape]
+    while stack:
+        found.append(stack.pop())
+        if isinstance(found[-1], TupleShape):
+            stack.extend(reversed(found[-1].elements))
+    return tuple(found)
 
 
 def node_count(shape: Shape) -> int:

@@ -220,12 +220,13 @@ def _other_costs(plan: Plan, nest: Nest | None) -> dict[int, ValueCost]:
     """Return what all in a kernel but its products takes, by position: what is needed, as often as it is made."""
     # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
-    found, shares, sides = {}, plan.shares, plan.sides
-    for at, cost in plan.costs.items():
+    found, shares, sides = dict(plan.costs), plan.shares, plan.sides
+    # Of most values all is needed once.
+    for at in [at for at in found if at in sides or shares[at] != 1]:
         # What is made for an operand of the product stays as long as its tile does, and is then made anew.
-        times = shares[at] * uses.get(sides[at], 1.0) if at in sides else shares[at]
-        # Of most values all is needed once.
-        found[at] = cost if times == 1 else cost.times(times, plan.body.values[at].instruction.opcode, plan.scope.chip)
+        times = shares[at] * uses.get(sides.get(at, ""), 1.0)
+        if times != 1:
+            found[at] = found[at].times(times, plan.body.values[at].instruction.opcode, plan.scope.chip)
     return found
 
 

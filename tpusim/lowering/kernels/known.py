@@ -23,17 +23,11 @@ class Known:
     def __init__(self, likeness: Likeness) -> None:
         self.kernels: dict[Hashable, tuple[Instruction, Kernel]] = {}
         self.values: dict[Hashable, ValueCost] = {}
-        self._stated = likeness.stated
+        self.form = likeness.form
 
     def key(self, computation: Computation, fusion: Instruction) -> Hashable:
         """Return what two fusions have in common if they are alike: all but their names and metadata."""
-        return _places(fusion.operands), self.of_value(computation, fusion)
-
-    def of_value(self, computation: Computation, instruction: Instruction) -> Hashable:
-        """Return what two instructions have in common that compute alike: all but their names and metadata."""
-        by_name = computation.by_name
-        operands = [by_name[name].shape for name in instruction.operands]
-        return instruction.opcode, instruction.shape, self._stated(instruction.attributes), *operands
+        return _places(fusion.operands), self.form(computation, fusion)
 
 
 def _places(names: tuple[str, ...]) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ def value_costs(scope: Scope, values: Sequence[Inner], shares: Sequence[float]) 
             key: Hashable = opcode, item.instruction.shape
             # Of an operation of the table no more than that counts.
             if opcode in WORK_RULES or opcode not in table:
-                key = known.of_value(item.computation, item.instruction)
+                key = known.form(item.computation, item.instruction)
             found[at] = known.values.get(key) or _new_cost(scope, item, key)
     return found
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from simpy import Event
+
 from tpusim.cost.dma import copy_activity, copy_loads
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, HOST, UNITS, VMEM
-from tpusim.machine.clock import Event
 from tpusim.machine.core import Core, at_once, runs
 from tpusim.machine.device import HOST_LINKS, CopyCost, Device
 from tpusim.machine.fluid import all_of, call_after

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -256,8 +256,8 @@ def _collective(case: Case, step: Collective) -> CollectiveFacts:
     devices = devices_of(result.program, result.pod.device_count)
     groups = costs.groups(step, devices)
     own = next((n for n, group in enumerate(groups) if result.timeline.device in group), 0)
-    plan = costs.plan(step, devices, own) if groups else costs.plan(step, devices)
-    link, sharers = _busiest(costs, step, devices, groups)
+    plan = costs.plan_of_each(step, devices)[own] if groups else costs.plan(step, devices)
+    link, sharers = _busiest(costs, step, devices)
     alone_ps = own_ps(by_itself(result.program, step), chip, case.topology)
     one = structs.replace(step, **{"pairs" if step.pairs else "groups": groups[own : own + 1]})
     unshared_ps = min(alone_ps, own_ps(by_itself(result.program, one), chip, case.topology))
@@ -288,12 +288,12 @@ def _collective(case: Case, step: Collective) -> CollectiveFacts:
     )
 
 
-def _busiest(costs: Costs, step: Collective, devices: Any, groups: Sequence[tuple[int, ...]]) -> tuple[str, int]:
+def _busiest(costs: Costs, step: Collective, devices: Any) -> tuple[str, int]:
     """Return the link that carries most of a collective, and how many of its groups use it."""
     load = costs.plan(step, devices).load
     if not len(load.links):
         return "", 0
     busiest = int(load.links[np.argmax(load.n_bytes)])
     chip, way = link_name(costs.pod, busiest)
-    sharers = sum(busiest in costs.plan(step, devices, place).load.links for place in range(len(groups)))
+    sharers = sum(busiest in plan.load.links for plan in costs.plan_of_each(step, devices))
     return f"chip {chip} {way}", sharers

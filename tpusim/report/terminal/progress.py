@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 from time import monotonic
 
 from tpusim.timeline.records import Record
@@ -51,9 +52,6 @@ class CountLine:
 @contextmanager
 def elapsed(what: str) -> Iterator[None]:
     """Show how long something has been going on that does not say how far it is."""
-    # Runs count their records, and need no clock beside them.
-    from threading import Event, Thread
-
     line, done, begun = CountLine(what), Event(), monotonic()
 
     def show() -> None:

@@ -11,13 +11,16 @@ from msgspec import structs
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import VIEWS
 
+_NAMES = VIEWS | {"parameter"}
+
 
 class Inner(msgspec.Struct, frozen=True, gc=False):
     """An instruction inside a kernel, and the computation it stands in.
 
     ``operands`` are positions in the kernel's list of values; a negative one, ``-1 - n``, is operand ``n`` of the
-    kernel itself. For a parameter stands what is passed for it. ``in_place`` marks a copy whose fusion is stated to lie
-    where its operand does: it gives the operand another layout in name only.
+    kernel itself. For a parameter stands what is passed for it; only one that the kernel returns is a value, of what is
+    passed. ``in_place`` marks a copy whose fusion is stated to lie where its operand does: it gives the operand another
+    layout in name only.
     """
 
     computation: Computation
@@ -28,7 +31,7 @@ class Inner(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_view(self) -> bool:
         """Whether this is its operand under another name."""
-        return self.in_place or self.instruction.opcode in VIEWS
+        return self.in_place or self.instruction.opcode in _NAMES
 
 
 class Body(msgspec.Struct, frozen=True, dict=True):
@@ -56,9 +59,9 @@ def inline(module: Module, computation: Computation, instruction: Instruction) -
     found: list[Inner] = []
     root = _open(module, item, found)
     if root < 0:
-        # It returns an operand: a parameter is a value after all, so that there is one to return.
+        # It returns an operand: of that alone the parameter is a value, so that there is one to return.
         called = module[instruction.attributes["calls"]]
-        found.append(Inner(called, called.root, (root,)))
+        found.append(Inner(called, called.parameters[-1 - root], (root,)))
         root = len(found) - 1
     return Body(tuple(found), root, operands)
 
@@ -96,7 +99,7 @@ def sources_of(body: Body) -> list[int]:
     found = [*range(len(body.values)), *range(-len(body.operands), 0)]
     for at, item in enumerate(body.values):
         # As ``is_view`` says, without a call for each of thousands of values.
-        if item.in_place or item.instruction.opcode in VIEWS:
+        if item.in_place or item.instruction.opcode in _NAMES:
             found[at] = found[item.operands[0]]
     return found
 

@@ -18,21 +18,18 @@ from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
 @checks
 def _check_shapes(view: View) -> Iterator[Finding]:
     """Compare stated with inferred shapes, the dynamic kind of dimensions left out, and layouts in a schedule."""
-    # Compiled programs say the same a hundred times, and the parser keeps one object per shape.
+    # Compiled programs say the same a hundred times.
     known: set[tuple[object, ...]] = set()
-    stated = view.module.likeness.stated
+    form_of = view.module.likeness.form
     for computation in view.computations:
-        shapes = {instruction.name: id(instruction.shape) for instruction in computation.instructions}
-        shape_of = shapes.__getitem__
         for instruction in computation.instructions:
-            opcode, said = instruction.opcode, stated(instruction.attributes)
-            form = opcode, shapes[instruction.name], said, *map(shape_of, instruction.operands)
+            form = form_of(computation, instruction)
             if form in known:
                 continue
             operands = [computation[name].shape for name in instruction.operands]
             found = list(_check_instruction(view, Call(computation, instruction), operands))
             # Whether an update in place is right depends on where it stands.
-            if not found and opcode != "dynamic-update-slice":
+            if not found and instruction.opcode != "dynamic-update-slice":
                 known.add(form)
             yield from found
 

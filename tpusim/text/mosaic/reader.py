@@ -6,8 +6,6 @@ operations are read as they stand, whether known or not, so that a kernel of a n
 
 from __future__ import annotations
 
-import base64
-import binascii
 import importlib
 import re
 from operator import index
@@ -31,6 +29,10 @@ _MOST_ELEMENTS = 1 << 16
 @reads_bodies
 def read_kernel(encoded: str) -> KernelBody:
     """Return the kernel of a ``body``; raise ``Unreadable`` without jaxlib, and for what is no kernel."""
+    # Most programs have none.
+    import base64
+    import binascii
+
     try:
         # Here and not in the process that reads, so that it need not load what this one keeps.
         for name in ("jaxlib.mlir", "jaxlib.mlir._mlir_libs._tpu_ext"):
