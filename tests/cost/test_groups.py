@@ -73,6 +73,26 @@ def test_groups_that_lie_alike_ask_for_what_each_by_itself_would(case, algorithm
         assert found._replace(load=plan.load, carried=0.0, passing=0.0) == plan
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [collective("all-gather", 1.0, algorithm=way) for way in WAYS],
+        [collective("all-to-all", 1.0, shares=shares) for shares in ((), (0.5, *(0.1,) * 15), (0.1, *(0.5,) * 15))],
+    ],
+    ids=["algorithms", "shares"],
+)
+def test_steps_that_differ_have_plans_of_their_own(steps):
+    """Whatever the same groups were asked for before."""
+    pod, groups = PODS[0], [tuple(range(16)), tuple(range(16, 32))]
+    plans = GroupPlans(pod)
+    found, fresh = (
+        [(sorted(by_link(plan).items()), plan.steps) for plan in made]
+        for made in ([plans.at_once(s, groups) for s in steps], [GroupPlans(pod).at_once(s, groups) for s in steps])
+    )
+    assert found == fresh
+    assert len(set(map(str, found))) == len(steps)
+
+
 def test_a_group_whose_link_is_down_is_not_like_others():
     """What would take the link goes round it, while others far from it do not."""
     pod = with_faults(pod_of("v5e:1x16"), ("0:+1",), {})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 
+import msgspec
 import pytest
 
 from tpusim.ir.likeness import Likeness
@@ -88,6 +91,25 @@ def test_what_one_name_stands_for_makes_a_difference() -> None:
     swapped = (("%a ", "%z "), ("%b ", "%a "), ("%z ", "%b "), ("(%a)", "(%z)"), ("(%b)", "(%a)"), ("(%z)", "(%b)"))
     assert are_alike(ONE, *swapped)
     assert not are_alike(changed(ONE, AFTER), *swapped)
+
+
+def test_a_copy_of_a_module_has_no_numbers_of_another() -> None:
+    """What is known by identity would be taken for what then lies there."""
+    module = with_two(ONE, ONE)
+    assert module.likeness.numbers
+    for copied in (pickle.loads(pickle.dumps(module)), copy.deepcopy(module)):
+        assert copied == module
+        assert "likeness" not in vars(copied)
+
+
+def test_what_is_gone_is_not_taken_for_what_lies_there_now() -> None:
+    """Each dict has a number of its own, though most take the address of the one before."""
+    module, likeness = with_two(ONE, ONE), Likeness()
+    forms = {
+        likeness.form(module.entry, msgspec.structs.replace(module.entry.root, attributes={"a": str(number)}))
+        for number in range(100)
+    }
+    assert len(forms) == 100
 
 
 def test_computations_that_do_not_hold_together_are_not_alike_those_that_do() -> None:

@@ -26,8 +26,8 @@ from tpusim.text import parse_module, read_source
 SEMANTICS = Path(tpusim.semantics.__file__).parent
 TEXT = Path(tpusim.text.__file__).parent
 _BY_HAND = (
-    "instruction_c5 schedule_c1 schedule_c2 parameter_c1 computation_c1 computation_c2 computation_c3 async_c9"
-    " channel_c1 module_c1 module_c2 module_c3 shape_c4"
+    "instruction_c5 schedule_c1 schedule_c2 parameter_c1 computation_c1 computation_c2 computation_c3 computation_c5"
+    " async_c9 channel_c1 module_c1 module_c2 module_c3 shape_c4"
 ).split()
 
 
@@ -224,6 +224,19 @@ def test_computation_c1_computation_c2_callees_exist_and_come_first() -> None:
 def test_computation_c3_the_root_is_one_of_the_instructions() -> None:
     """A root that is not there gives no result."""
     assert "[computation_c3]" in _labels(_module(replace(_negate(), root_name="nobody")))
+
+
+def test_computation_c5_each_computation_has_a_name_of_its_own() -> None:
+    """Of two, one would be looked at and the other be run."""
+    module = _module(_negate())
+    assert "[computation_c5]" in _labels(replace(module, computations=(*module.computations, module.entry)))
+
+
+@pytest.mark.parametrize("groups", ["{{}}", "{{0,1},{}}", "{{},{0,1}}"])
+def test_groups_c3_no_group_of_a_broadcast_is_empty(groups: str) -> None:
+    """As of any other collective."""
+    text = one(f"f32[2] collective-broadcast(f32[2]), replica_groups={groups}", ", replica_count=2")
+    assert "[groups_c3]" in _labels(parse(text))
 
 
 def test_module_c1_the_entry_is_not_fused() -> None:

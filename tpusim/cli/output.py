@@ -6,7 +6,6 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from json import dumps
 from typing import Any
 
 _NOT_ASCII = re.compile(r"[^\n\t -~]+")
@@ -26,18 +25,26 @@ def write(text: str) -> None:
 
 
 def write_stage(text: str) -> None:
-    """Write the JSON of a stage, in ASCII: JSON has a way to write what a terminal would obey."""
-    write(_NOT_ASCII.sub(lambda found: dumps(found[0])[1:-1], text))
+    """Write the JSON of a stage in ASCII, with escapes of JSON for what a terminal would obey."""
+    write(_NOT_ASCII.sub(_in_json, text))
+
+
+def _in_json(found: re.Match[str]) -> str:
+    digits = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{digits[at : at + 4]}" for at in range(0, len(digits), 4))
 
 
 def write_hlo(text: str) -> None:
-    """Write HLO text in ASCII, as XLA does: its strings, and the JSON in them, know such escapes."""
-    write(_NOT_ASCII.sub(lambda found: "".join(map(_escaped, found[0])), text))
+    """Write HLO text with escapes that its strings, which are those of C, and the JSON in it have in common.
+
+    Letters beyond U+FFFF have none; what a terminal would obey among them is replaced.
+    """
+    write(_NOT_ASCII.sub(lambda found: "".join(map(_in_hlo, found[0])), text))
 
 
-def _escaped(character: str) -> str:
+def _in_hlo(character: str) -> str:
     number = ord(character)
-    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
+    return character if number > 0xFFFF and character.isprintable() else f"\\u{min(number, 0xFFFD):04x}"
 
 
 def write_json(page: Any) -> None:

@@ -3,12 +3,14 @@
 A torus looks the same from each of its chips, a twisted one too (Jouppi et al., ISCA 2023), and a mesh wherever a group
 fits in. So groups whose chips lie alike, counted from the lowest corner of each, have one plan: it is made for one of
 them, and its links are moved to where the others lie. Thousands of groups of a large pod lie in a handful of ways.
+Chips that are joined as a graph says have no such places, and where a link is down a group is planned by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, chain, pairwise
+from math import fsum
 
 import numpy as np
 
@@ -30,7 +32,7 @@ Group = tuple[int, ...]
 
 
 class GroupPlans:
-    """The plans of groups on a pod; ``own`` is the chip's choice of an algorithm."""
+    """The plans of groups on a pod, each of at least one device; ``own`` is the chip's choice of an algorithm."""
 
     def __init__(self, pod: Pod, own: CollectiveAlgorithm | None = None) -> None:
         self._pod = pod
@@ -116,7 +118,8 @@ class GroupPlans:
     def _with_means(self, plan: CommunicationPlan, groups: Sequence[Group]) -> CommunicationPlan:
         """Return a plan with what its links carry for each chip of its groups, and for each that they leave as well."""
         senders = chips_left(plan.load.links, self._pod)
-        n_bytes = float(plan.load.n_bytes[senders >= 0].sum())
+        # The same whichever group of its kind the plan was made for.
+        n_bytes = fsum(plan.load.n_bytes[senders >= 0])
         is_used = np.zeros(self._pod.chip_count, bool)
         is_used[self._chips(groups)] = True
         carried = n_bytes / int(is_used.sum())

@@ -10,7 +10,6 @@ import json
 import re
 from functools import cached_property, lru_cache
 from math import prod
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -316,7 +315,7 @@ class Metadata(msgspec.Struct, frozen=True):
     def decode(cls, text: str) -> Metadata:
         """Decode the text between the braces of ``metadata={...}``; unknown fields are passed over."""
         known: dict[str, Any] = {
-            key: _ESCAPE.sub(itemgetter(1), value[1:-1]) if value[0] == '"' else int(value)
+            key: _ESCAPE.sub(_unescaped, value[1:-1]) if value[0] == '"' else int(value)
             for key, value in _METADATA_FIELD.findall(text)
             if key in cls.__struct_fields__
         }
@@ -324,6 +323,19 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 # A string is matched whole, so that an equals sign inside an op_name begins no field.
-_ESCAPE = re.compile(r"\\(.)")
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|((?:\\[0-3][0-7]{2})++)|\\(.)")
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    """Return what an escape of C stands for: a letter, bytes of UTF-8 (as XLA writes what is not ASCII), or itself."""
+    short, long, octets, other = found.groups()
+    if octets:
+        return bytes(int(octet, 8) for octet in octets.split("\\")[1:]).decode(errors="replace")
+    if other:
+        return str(other)
+    # In bytes, since some numbers are no letters.
+    return int(short or long, 16).to_bytes(4, "little").decode("utf-32-le", "replace")
+
+
 # Never going back: a way back for each character takes a hundred times the memory of the text.
 _METADATA_FIELD = re.compile(r'(\w++)=("(?:[^"\\]++|\\.)*+"|-?\d+)')

@@ -18,8 +18,7 @@ class Likeness:
     """Numbers the contents of computations: those of one number differ in names and metadata alone.
 
     ``numbers`` has them by the computations' names, of those that are given, callers after what they call. Any other is
-    alike only itself. The computations need not hold together: where a name stands for nothing, what uses it is alike
-    if the name is.
+    alike only itself. The computations need not hold together: those that do not are never alike those that do.
     """
 
     def __init__(self, computations: Iterable[Computation] = ()) -> None:
@@ -33,7 +32,7 @@ class Likeness:
             self.numbers[computation.name] = self._numbered(self._content(computation))
 
     def form(self, computation: Computation, instruction: Instruction) -> tuple[Hashable, ...]:
-        """Return what instructions have in common that do alike: all but names, metadata and immediates."""
+        """Return a key that is equal for instructions that mean the same: all but names, metadata and immediates."""
         attributes, by_name = instruction.attributes, computation.by_name
         said = self._said.get(id(attributes)) or self._new(attributes)
         return instruction.opcode, instruction.shape, said, *[by_name[name].shape for name in instruction.operands]
@@ -48,6 +47,7 @@ class Likeness:
             # Instructions that state the same share one dict, so that what it says is gone through once.
             said = known.get(id(attributes)) or self._new(attributes)
             content += each.opcode, each.shape, each.immediate, said, *map(place, each.operands)
+            # The same name may stand elsewhere.
             if _ORDER in attributes:
                 content += _ORDER, *map(place, attributes[_ORDER])
         return content

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -195,6 +195,10 @@ class Module:
     def __repr__(self) -> str:
         """Name the module and its size: all fields would be megabytes; ``text`` has them."""
         return f"<Module {self.name}: {self.instruction_count} instructions, {len(self.computations)} computations>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: what is looked up by identity means nothing in a copy."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
     def text(self) -> str:

@@ -38,7 +38,7 @@ def lower_fusion(scope: Scope, instruction: Instruction) -> tuple[AnyStep, ...]:
     before = scope.notes.count
     made = kernel_or_scalar(scope, instruction, _fusion_category(scope, instruction))
     # A model of a user's own may look at names, and what has no rule is told of each by its own.
-    if scope.notes.count == before and isinstance(operations_of(scope.chip), Table):
+    if scope.notes.count == before and type(operations_of(scope.chip)) is Table:
         scope.known.kernels[key] = instruction, made
     return (made,)
 

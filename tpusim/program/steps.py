@@ -137,6 +137,9 @@ class Algorithm(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     by_slice: bool = False
 
 
+SCALAR_BYTES = 4096
+"""The most that a scalar takes, padded to a whole tile: what the scalar core reads or writes."""
+
 COLLECTIVE_KINDS = frozenset(
     "all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all reduce-scatter".split()
 )

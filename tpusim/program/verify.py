@@ -14,15 +14,12 @@ from tpusim.errors import ProgramError, did_you_mean
 from tpusim.limits import COUNT, DEVICES, POSITIONS, shown
 from tpusim.program.feed import Feed
 from tpusim.program.module import FORMAT, Program
-from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Collective, Kernel, Loop, Step
+from tpusim.program.steps import COLLECTIVE_KINDS, SCALAR_BYTES, Branch, Collective, Kernel, Loop, Step
 from tpusim.program.work import unit_fault
 from tpusim.shapes.dtype import DTYPES
 
 _LEAST, _MOST = 1e-30, 1e24
 """No amount of anything is smaller, but for nothing, or larger; beyond them arithmetic on floats loses itself."""
-
-_SCALAR_BYTES = 4096
-"""The most that a scalar takes, padded to a whole tile."""
 
 
 def verify_program(program: Program) -> None:
@@ -102,7 +99,7 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
         if stream.fetches < 1:
             yield f"stream {stream.operand!r}: expected at least one fetch, found {stream.fetches}"
         # Its time has none for what it moves.
-        if step.scalar and stream.block_bytes * stream.fetches > _SCALAR_BYTES:
+        if step.scalar and stream.block_bytes * stream.fetches > SCALAR_BYTES:
             yield f"stream {stream.operand!r}: expected a scalar, found {stream.block_bytes:,.0f} bytes"
     if step.tiles < 1 or step.cores < 1:
         yield f"expected at least one tile and one core, found {step.tiles} and {step.cores}"

@@ -52,6 +52,14 @@ def dear():
     return override_chip(V5E, {"vpu.model": "dear"})
 
 
+class DearOnce(Table):
+    """A thousand times the work of one direction of comparing."""
+
+    def work(self, instruction, work, chip):
+        """Return more for ``LT``."""
+        return work * (1000 if instruction.attributes.get("direction") == "LT" else 1)
+
+
 def kernel_of(text, chip):
     """Return the only step of a module."""
     (step,) = lower(parse_module(SourceText("m.hlo", text)), chip).steps
@@ -66,6 +74,20 @@ def test_an_operation_costs_what_its_model_says(dear):
     assert own.tiles == 2 * before.tiles
     expected = {unit: 10 * count for unit, count in before.work.ops.items() if unit not in traffic} | traffic
     assert own.work.ops == pytest.approx(expected)
+
+
+def test_a_model_may_look_at_more_than_opcode_and_shape():
+    """It is asked of each operation, also if it begins from the table."""
+    OPERATIONS.enter("dear once")(DearOnce)
+    chip, mask = override_chip(V5E, {"vpu.model": "dear once"}), "pred[1024,1024]{1,0:T(8,128)(4,1)S(1)}"
+    times = []
+    for one, other in (("GT", "LT"), ("LT", "GT"), ("GT", "GT")):
+        lines = f"%a = {mask} compare(%p, %q), direction={one}\n%b = {mask} compare(%p, %q), direction={other}"
+        called = f"%p = {VMEM} parameter(0)\n%q = {VMEM} parameter(1)\n{lines}\nROOT %c = {mask} and(%a, %b)"
+        entry = f"%x = {VMEM} parameter(0)\nROOT %y = {mask} fusion(%x, %x), kind=kLoop, calls=%f"
+        text = f"HloModule m, is_scheduled=true\n%f {{\n{called}\n}}\nENTRY %e {{\n{entry}\n}}\n"
+        times.append(kernel_of(text, chip).work.ops["vector"])
+    assert times[0] == times[1] > 100 * times[2]
 
 
 def test_a_product_is_the_arrays(dear):

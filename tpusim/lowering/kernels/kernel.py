@@ -38,7 +38,7 @@ from tpusim.lowering.kernels.tiles import (
 from tpusim.lowering.kernels.values import ValueCost, value_costs
 from tpusim.lowering.kernels.vector import estimated_type, stored_registers
 from tpusim.lowering.scope import Scope, rule
-from tpusim.program.steps import Family, Kernel, TileLoop
+from tpusim.program.steps import SCALAR_BYTES, Family, Kernel, TileLoop
 from tpusim.program.work import Stream, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
 from tpusim.semantics.demand.needs import Access, accesses, demand_of, needed_shares
@@ -183,7 +183,8 @@ def is_scalar(scope: Scope, instruction: Instruction) -> bool:
 
 
 def _is_single(value: Instruction) -> bool:
-    return all(leaf.element_count <= 1 for leaf in leaves(value.shape))
+    # A tile may be written that is larger than any memory.
+    return all(leaf.element_count <= 1 and physical_bytes(leaf) <= SCALAR_BYTES for leaf in leaves(value.shape))
 
 
 def scalar_kernel(scope: Scope, instruction: Instruction) -> Kernel:

@@ -17,7 +17,7 @@ class Known:
     """What has been lowered of a module for one chip.
 
     ``kernels`` are those that have been made, each under the key of its fusion and with that; ``values`` what values
-    inside them take, under what they have in common.
+    inside them take, under what they have in common; ``form`` is ``Likeness.form``.
     """
 
     def __init__(self, likeness: Likeness) -> None:

@@ -54,7 +54,7 @@ def _new_cost(scope: Scope, item: Inner, key: Hashable) -> ValueCost:
     made = ValueCost(work, _chain_cycles(opcode, work, scope.chip), _flops(item))
     # Where a slice begins stands further off; a model of a user's own may look at names; what has no rule is told of
     # each by its own.
-    if opcode not in INDEXED and scope.notes.count == before and isinstance(costs, Table):
+    if opcode not in INDEXED and scope.notes.count == before and type(costs) is Table:
         scope.known.values[key] = made
     return made
 

@@ -144,7 +144,9 @@ def _collective_broadcast(site: Site) -> Shape:
     """Give the shapes of what is sent; with a dynamic root, the last operand names the sender."""
     most = site_most_ids(site, group_mode(site.opcode, site.attributes))
     # Devices in no group get zeros, so that not all ids must be there.
-    ids = [number for group in stated_groups(site.attributes) for number in group]
+    groups = stated_groups(site.attributes)
+    require(all(groups), "groups_c3", "one without devices")
+    ids = [number for group in groups for number in group]
     require(len(set(ids)) == len(ids) and min(ids, default=0) >= 0, "collective_broadcast_c3", ids)
     require(max(ids, default=0) < most, "collective_broadcast_c3", max(ids, default=0), "of", most)
     shapes = _operands(site, "collective_broadcast_c1")

@@ -351,6 +351,7 @@ LABELS: Final = {
     "computation_c2": "a called computation to stand before its caller",
     "computation_c3": "a root that the computation has",
     "computation_c4": "the execution thread of the caller",
+    "computation_c5": "each computation to have a name of its own",
     "parameter_c1": "parameters numbered from 0 on, each once",
     "parameter_c2": "parameter_replication for each leaf of the shape",
     "schedule_c1": "operands to stand before their users",

@@ -20,6 +20,8 @@ def check_structure(view: View) -> Iterator[Finding]:
     forms: set[tuple[object, ...]] = set()
     if module.entry_name not in module.by_name:
         yield Finding(broken("computation_c1", f"the entry {module.entry_name!r}"))
+    if len(module.by_name) != len(module.computations):
+        yield Finding(broken("computation_c5", f"one name twice in {module.name!r}"))
     yield from _check_device_counts(module)
     places = {one.name: place for place, one in reversed(list(enumerate(module.computations)))}
     for computation in view.computations:
