@@ -113,6 +113,10 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
     for place, name in types.items():
         if name not in DTYPES:
             yield f"{place}: expected an element type such as bf16, found {name!r}{did_you_mean(name, DTYPES)}"
+    # The roof of its products is that of the type.
+    multiplied = {matmul.operand_type for matmul in step.work.matmuls}
+    if step.product_flops and multiplied and step.flops_type not in multiplied:
+        yield f"flops_type: expected that of its matmuls, {', '.join(sorted(multiplied))}, found {step.flops_type!r}"
 
 
 _CHECKS: dict[type, Callable[[Any], Iterator[str]]] = {
