@@ -24,6 +24,8 @@ class Likeness:
     def __init__(self, computations: Iterable[Computation] = ()) -> None:
         self.numbers: dict[str, int] = {}
         self._contents: dict[Hashable, int] = {}
+        # Never the same twice, also of threads that share a module.
+        self._next_number = count(1).__next__
         self._said: dict[int, int] = {}
         # All that ``_said`` has by identity, so that nothing else can take its address.
         self._kept: list[Mapping[str, Any]] = []
@@ -65,7 +67,7 @@ class Likeness:
         return found
 
     def _numbered(self, content: list[Hashable]) -> int:
-        return self._contents.setdefault(tuple(content), len(self._contents) + 1)
+        return self._contents.setdefault(tuple(content), self._next_number())
 
     def _text(self, value: object) -> str:
         """Return the value of an attribute as text, in full; the parser keeps one object for equal ones."""
