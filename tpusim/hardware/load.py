@@ -190,7 +190,7 @@ def _scalar(key: str, text: str) -> Any:
     # TOML knows what a number looks like, and refuses what only Python would take.
     try:
         table = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         table = {"value": text if re.fullmatch(_WORDS, text) or parse_value(text) != text else None}
     value = table["value"]
     # A second key means that the text had a line break in it.
