@@ -109,8 +109,9 @@ def _window(run: Timeline, window_us: tuple[float, float] | None) -> tuple[int, 
     """Return the drawn part in picoseconds; a run that takes no time still has a width."""
     if window_us is None:
         return 0, max(1, run.total_ps)
-    first_ps = max(0, round(window_us[0] * PS_PER_US))
-    return first_ps, max(first_ps + 1, min(run.total_ps, round(window_us[1] * PS_PER_US)))
+    # Cut to the run before they are rounded: an end may be infinite.
+    first_ps, last_ps = (round(min(run.total_ps, max(0.0, at_us * PS_PER_US))) for at_us in window_us)
+    return first_ps, max(first_ps + 1, last_ps)
 
 
 def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -> None:
