@@ -21,7 +21,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.fabric import Graph
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.torus import Torus
-from tpusim.limits import CHIPS
+from tpusim.limits import CHIPS, DEVICES
 
 # As texts, which are compiled where one is asked for: most runs name no slice.
 # JAX names a topology v5e:2x4; file names use an underscore, as not all file systems take a colon.
@@ -217,6 +217,7 @@ def make_pod(topology: Topology, chip: Chip, *, along_ring: bool = False) -> Pod
         raise ConfigError(f"topology: {chip.name} has links along {axes} axes, found {topology}")
     if prod(topology.sizes) > chip.pod.chips:
         raise ConfigError(f"topology: a slice of {chip.name} has at most {chip.pod.chips} chips, found {topology}")
+    _require(DEVICES.fault(topology.chip_count * chip.devices_per_chip))
     sizes = topology.sizes + (1,) * (axes - len(topology.sizes))
     torus = Torus(sizes, wraps_of(sizes, chip.ici.wrap), _twist(topology, sizes, chip))
     order = tuple(range(prod(sizes)))
