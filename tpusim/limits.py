@@ -83,6 +83,9 @@ COUNT: Final = Limit("a whole number", 2**63 - 1, least=0)
 INLINED: Final = Limit("instructions in place of calls", 2**18, least=0)
 """Of one computation: calls of calls multiply."""
 
+BLOCKS: Final = Limit("blocks along a matrix", 2**9)
+"""Of one that is factored or solved with, block by block: 65,536 columns, 16 GiB of numbers, on chips of 128 lanes."""
+
 FEED_SECONDS: Final = Limit("seconds for an item of a feed", 10**6, least=0)
 """Twelve days for one item."""
 

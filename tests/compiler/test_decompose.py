@@ -10,7 +10,9 @@ import pytest
 from tpusim.compiler.decompose.rules import TOLERANCES
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
+from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
+from tpusim.limits import BLOCKS
 from tpusim.pipeline.stages import check, execute
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -365,6 +367,14 @@ def test_triangular_solves_are_products_with_inverses_of_blocks(is_left, is_lowe
     inverse = np.linalg.inv(read)
     assert close(values(made, a, b), inverse @ b if is_left else b @ inverse, "triangular-solve")
     assert opcodes(made)["custom-call"] == 1
+
+
+@pytest.mark.parametrize("whole", ["cholesky(x)", "triangular-solve(x, x), left_side=true"])
+def test_a_matrix_of_too_many_blocks_is_not_taken_apart(whole):
+    """There are instructions for each block: those of 10^9 columns would take all time and memory."""
+    size = 128 * BLOCKS.most + 1
+    with pytest.raises(UnsupportedError, match=f"at most {BLOCKS.most}, found {BLOCKS.most + 1}"):
+        decomposed(f"x = f32[{size},{size}] parameter(0)\nROOT out = f32[{size},{size}] {whole}")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.draft import Node
+from tpusim.errors import UnsupportedError
+from tpusim.limits import BLOCKS
 from tpusim.shapes.dtype import DTYPES
 
 _EXACT = "highest"
@@ -23,6 +25,7 @@ def cholesky(build: Build, node: Node) -> Node | None:
     (matrix,) = node.operands
     if matrix.array.dtype.name != "f32" or not matrix.array.element_count:
         return None
+    _require_few_blocks(build, matrix)
     last = matrix.array.rank - 1
     is_lower = node.attributes.get("lower", False)
     factor = _factor(build, matrix if is_lower else build.swapped(matrix, last - 1, last))
@@ -62,6 +65,7 @@ def triangular_solve(build: Build, node: Node) -> Node | None:
     matrix, right = node.operands
     if matrix.array.dtype.name != "f32" or not right.array.element_count:
         return None
+    _require_few_blocks(build, matrix)
     named = node.attributes
     is_left, is_lower = named.get("left_side", False), named.get("lower", False)
     size, along = matrix.array.dimensions[-1], right.array.rank - (2 if is_left else 1)
@@ -127,6 +131,12 @@ class _Solve:
 
 def _block(build: Build) -> int:
     return build.target.chip.vpu.lanes
+
+
+def _require_few_blocks(build: Build, matrix: Node) -> None:
+    """Raise UnsupportedError for a matrix of too many blocks: there are instructions for each."""
+    if fault := BLOCKS.fault(-(-matrix.array.dimensions[-1] // _block(build))):
+        raise UnsupportedError(f"{build.like.name}: {matrix.shape} is too large to take apart: {fault}")
 
 
 def _inverses(build: Build, blocks: list[Node], *, is_lower: bool) -> list[Node]:
