@@ -22,10 +22,17 @@ ENTRY main {{
 
 @pytest.mark.parametrize(
     ("sizes", "is_window"),
-    [((8, 64, 128), True), ((8, 16, 8192), True), ((8, 16, 12288), False), ((512, 128), False), ((1, 512, 128), False)],
+    [
+        ((8, 64, 128), True),
+        ((8, 16, 8192), True),
+        ((8, 16, 12288), False),
+        ((512, 128), False),
+        ((1, 512, 128), False),
+        ((8, 16, 0), False),
+    ],
 )
 def test_rows_of_stacks_are_windows_unless_they_are_long(sizes, is_window):
-    """As softmax is compiled for v4, v5e and v6e: not over the rows of one matrix, nor over 12,288 elements."""
+    """As softmax is compiled for v4, v5e and v6e: not over the rows of one matrix, nor over 12,288 elements, nor 0."""
     texts = {"sizes": sizes, "rows": sizes[:-1], "last": [len(sizes) - 1], "kept": range(len(sizes) - 1)}
     text = MAXIMA.format(**{name: ",".join(map(str, numbers)) for name, numbers in texts.items()})
     opcodes = [i.opcode for i in compiled(text, stop_after="row-window").entry.instructions]

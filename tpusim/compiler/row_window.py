@@ -37,7 +37,7 @@ def _replace(graph: Graph, node: Node) -> None:
     if [node.attributes["dimensions"][d] for d in _big(operand)] != others:
         return
     size = row.array.dimensions[along]
-    if size > _LONGEST or len(_big(row)) <= _MATRIX:
+    if not 0 < size <= _LONGEST or len(_big(row)) <= _MATRIX:
         return
     whole = WindowDimension(2 * size - 1, 1, size - 1, size - 1)
     window = Window(tuple(whole if d == along else WindowDimension(1) for d in range(row.array.rank)))
