@@ -7,17 +7,20 @@ import re
 import stat
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from errno import EACCES, EBADF
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.limits import KEY_WORDS, TABLE_BYTES
 
 # Reading one takes the square of its length. Looked for from where words begin, and without ever going back.
 _LONG_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{KEY_WORDS}}}")
+
+
+_PIECE_BYTES: Final = 1 << 20
 
 
 def shown_name(path: str | Path) -> str:
@@ -34,8 +37,7 @@ def read_bytes(path: str | Path, failing: str, kind: type[TpusimError] = ConfigE
     name = shown_name(path)
     try:
         with _opened(path) as file:
-            # One byte more than the limit, to tell a file at the limit from one beyond it.
-            content = file.read(most + 1)
+            content = read_up_to(file.read, most + 1)
     except OSError as error:
         raise kind(f"{name}: {failing}: {error.strerror or error}") from error
     # A name with a character that no file system has, or a stream that is closed.
@@ -44,6 +46,16 @@ def read_bytes(path: str | Path, failing: str, kind: type[TpusimError] = ConfigE
     if len(content) > most:
         raise kind(f"{name}: {failing}: expected at most {most} bytes, found more")
     return content
+
+
+def read_up_to(read: Callable[[int], bytes], most: int) -> bytes:
+    """Return what there is to ``read``, at most so many bytes: one more than a limit tells what is beyond it."""
+    # Piece by piece: Python takes as much memory as it is asked to read, and some processes may not have a GiB.
+    pieces, left = [], most
+    while left and (piece := read(min(left, _PIECE_BYTES))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 def _opened(path: str | Path) -> AbstractContextManager[BinaryIO]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,18 @@ def test_a_file_may_not_unpack_without_limit(tmp_path: Path, monkeypatch: pytest
         read_source(path)
     with pytest.raises(ProgramError, match="at most"):
         read_source(write(tmp_path, b"x" * (1 << 21)))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_small_file_takes_little_memory(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """Also of the kind that is only asked for: a process may be allowed less than the largest program has."""
+    path = write(tmp_path, pack(TEXT.encode()))
+    tracemalloc.start()
+    try:
+        read_source(path)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_text_with_foreign_line_ends_parses_even_unread() -> None:

@@ -75,8 +75,7 @@ def pod_use(run: PodRun, needed: int = 0) -> PodUse:
     """Return the numbers of a run of a pod; ``needed`` is how many devices its program is for, where that is known."""
     is_one = len({timeline.program for timeline in run.timelines}) == 1
     total_ps = max(1, run.last.total_ps)
-    ici = [link for link in run.links if link.way[0] in "+->"]
-    busiest = max(ici, key=lambda link: link.busy_ps, default=None)
+    count, busy_ps, busiest = _ici_use(run.links)
     return PodUse(
         sizes=run.sizes,
         slices=run.slices,
@@ -84,13 +83,25 @@ def pod_use(run: PodRun, needed: int = 0) -> PodUse:
         device_order=run.device_order,
         devices=tuple(_device(timeline, devices) for timeline, devices in classes(run)),
         collectives=_collectives(run.last.records),
-        links=len(ici),
+        links=count,
         busiest_link=f"chip {busiest.chip} {busiest.way}" if busiest else "",
         busiest_share=busiest.busy_ps / total_ps if busiest else 0.0,
-        mean_share=sum(link.busy_ps for link in ici) / max(1, len(ici)) / total_ps,
+        mean_share=busy_ps / max(1, count) / total_ps,
         copies=run.device_count // needed if needed and is_one else 1,
         is_order_open=run.is_order_open,
     )
+
+
+def _ici_use(links: Iterable[LinkUse]) -> tuple[int, int, LinkUse | None]:
+    """Return how many links between chips there are, how long they were busy in all, and the first of the busiest."""
+    count, busy_ps, busiest = 0, 0, None
+    # One after the other, and none kept: a large slice has hundreds of thousands.
+    for link in links:
+        if link.way[0] in "+->":
+            count, busy_ps = count + 1, busy_ps + link.busy_ps
+            if busiest is None or link.busy_ps > busiest.busy_ps:
+                busiest = link
+    return count, busy_ps, busiest
 
 
 def classes(run: PodRun) -> list[tuple[Timeline, tuple[int, ...]]]:

@@ -8,7 +8,7 @@ Chips that are joined as a graph says have no such places, and where a link is d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import accumulate, chain, pairwise
 from math import fsum
 
@@ -40,11 +40,19 @@ class GroupPlans:
         self._chip_of = np.array([pod.chip_of(device) for device in range(pod.device_count)], np.int64)
         # By what is done and how the chips lie, with the lowest corner of the group that it was made for.
         self._known: dict[tuple[Way, tuple[float, ...], bytes], tuple[CommunicationPlan, np.ndarray]] = {}
+        # Layers repeat their collectives, and those of a large slice have hundreds of thousands of links.
+        self._joint: dict[tuple[Hashable, ...], CommunicationPlan] = {}
 
     def at_once(self, step: Collective, groups: Sequence[Group]) -> CommunicationPlan:
         """Return what some groups (or pairs) of a collective ask of the network at once; ``NO_PLAN`` without groups."""
         if not groups:
             return NO_PLAN
+        key = step.kind, step.shares, step.algorithm, self._by_size(step) and step.n_bytes, tuple(groups)
+        if key not in self._joint:
+            self._joint[key] = self._at_once(step, groups)
+        return self._joint[key]
+
+    def _at_once(self, step: Collective, groups: Sequence[Group]) -> CommunicationPlan:
         plans, moves = self._planned(step, groups)
         slowest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
         # Messages do not wait for each other: one that goes far in a slice may last longer than one between slices.
@@ -102,10 +110,14 @@ class GroupPlans:
     def _way(self, step: Collective, group: Group) -> Way:
         """Return how a group is to do what a step says, which may leave it to the slice."""
         stated = Way(step.kind, step.algorithm)
-        if step.algorithm is None or not step.algorithm.by_slice:
+        if not self._by_size(step):
             return stated
         is_native = self._own is None or self._own.rounds(step.kind, len(group)) is None
         return way_of(step.kind, self._pod, group, step.n_bytes) if is_native else stated
+
+    def _by_size(self, step: Collective) -> bool:
+        """Return whether the slice chooses how to do a step, by its size."""
+        return step.algorithm is not None and step.algorithm.by_slice
 
     def _made(self, way: Way, shares: tuple[float, ...], group: Group) -> CommunicationPlan:
         """Return the plan of one group, as if no link were down."""

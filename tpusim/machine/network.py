@@ -7,7 +7,7 @@ Where transfers meet, each gets the same share of its own full speed, as far as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,26 @@ from tpusim.units import PS_PER_SECOND
 
 _FULL = 1 - 1e-12
 """A link used beyond this share has no room left."""
+
+
+class LinkUses(Collection[LinkUse]):
+    """What links carried, each made when it is looked at: a large slice has hundreds of thousands of them."""
+
+    def __init__(self, pod: Pod, numbers: np.ndarray, n_bytes: np.ndarray, busy_ps: np.ndarray) -> None:
+        self._pod = pod
+        self._numbers = numbers
+        self._n_bytes = n_bytes
+        self._busy_ps = busy_ps
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[LinkUse]:
+        for number, n_bytes, busy_ps in zip(self._numbers, self._n_bytes, self._busy_ps, strict=True):
+            yield LinkUse(*link_name(self._pod, int(number)), float(n_bytes), int(busy_ps))
+
+    def __contains__(self, link: object) -> bool:
+        return link in iter(self)
 
 
 class LinkDemand:
@@ -89,17 +109,13 @@ class Network(Fluid[Transfer]):
         for key, n_bytes in moved.items():
             self._demands[key].moved_bytes += n_bytes
 
-    def uses(self) -> tuple[LinkUse, ...]:
+    def uses(self) -> LinkUses:
         """Return what every link carried that carried anything."""
         carried = np.zeros(len(self._bytes_per_ps))
         for demand in self._demands.values():
             carried[demand.load.links] += demand.load.n_bytes * demand.moved_bytes
         numbers = np.nonzero(carried)[0]
-        busy = np.ceil(carried[numbers] / self._bytes_per_ps[numbers])
-        return tuple(
-            LinkUse(*link_name(self._pod, int(number)), float(carried[number]), int(busy_ps))
-            for number, busy_ps in zip(numbers, busy, strict=True)
-        )
+        return LinkUses(self._pod, numbers, carried[numbers], np.ceil(carried[numbers] / self._bytes_per_ps[numbers]))
 
     def _changed(self) -> None:
         """Share the links anew once all that begins at this moment has begun: sharing them is dear."""

@@ -57,6 +57,9 @@ class DeviceSet(NamedTuple):
         """
         groups, own = step.pairs or step.groups or _neighbours(step), self.stated_size
         if own >= self.size:
+            # Many steps share the groups of a large slice.
+            if not self.first:
+                return groups
             starts = range(1)
         elif len(groups) == 1 and len(groups[0]) == own and not step.pairs:
             return (tuple(range(self.first, self.first + self.size)),)

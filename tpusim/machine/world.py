@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -157,6 +157,6 @@ class World:
         if carried:
             self._network.add(carried)
 
-    def links(self) -> tuple[LinkUse, ...]:
+    def links(self) -> Collection[LinkUse]:
         """Return what every link carried that carried anything."""
         return self._network.uses() if "_network" in self.__dict__ else ()

@@ -97,6 +97,9 @@ def channel_pairs(module: Module, transfer: Instruction) -> Pairs | None:
 def _devices_of(module: Module, lists: Iterable[Sequence[int]], of_partitions: bool) -> Groups:
     """Return lists of partitions as lists of devices in each replica, or those of replicas in each partition."""
     replicas, partitions = module.replica_count, module.partition_count
+    if (replicas if of_partitions else partitions) == 1:
+        # Ids are devices then. Many collectives share the groups of a large slice: these are not made again.
+        return tuple(map(tuple, lists))
     if of_partitions:
         return tuple(tuple(r * partitions + p for p in ids) for r in range(replicas) for ids in lists)
     return tuple(tuple(r * partitions + p for r in ids) for ids in lists for p in range(partitions))

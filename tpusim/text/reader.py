@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tpusim.errors import ProgramError
-from tpusim.files import read_bytes, shown_name
+from tpusim.files import read_bytes, read_up_to, shown_name
 from tpusim.limits import PROGRAM_BYTES
 from tpusim.source import SourceText
 
@@ -59,7 +59,7 @@ def _unpacked(content: bytes, name: str) -> bytes:
         try:
             # No more than is allowed and a byte, so that a bomb is found before it has gone off.
             most = min(MOST_BYTES, _SMALL_BYTES + _MOST_UNPACKED * len(content))
-            content = gzip.GzipFile(fileobj=BytesIO(content)).read(most + 1)
+            content = read_up_to(gzip.GzipFile(fileobj=BytesIO(content)).read, most + 1)
         except (EOFError, OSError, zlib.error) as error:
             raise ProgramError(f"{name}: this gzip file is damaged or cut off: {error}") from error
         if len(content) > most:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -183,7 +183,7 @@ class PodRun(msgspec.Struct, frozen=True, kw_only=True):
     slices: int
     device_count: int
     timelines: tuple[Timeline, ...]
-    links: tuple[LinkUse, ...] = ()
+    links: Collection[LinkUse] = ()
     device_order: str = "listed"
     is_order_open: bool = False
     warnings: tuple[str, ...] = ()
