@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.machine.collectives import collective, pod_of
-from tpusim.cost.collectives import plan_group, plan_messages, plan_shares
+from tpusim.cost.collectives import plan_group, plan_messages
 from tpusim.cost.groups import GroupPlans
 from tpusim.cost.models.algorithms import ALGORITHMS
 from tpusim.cost.models.fabrics import with_faults
+from tpusim.cost.shares import plan_shares
 from tpusim.program.steps import Algorithm
 
 # A torus, a mesh, half of each, twisted along two axes and along one, several slices with two devices on each chip.

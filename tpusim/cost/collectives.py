@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations, pairwise, permutations, product
+from itertools import combinations, islice, pairwise, permutations, product
 from math import prod
 from typing import NamedTuple
 
@@ -28,11 +28,13 @@ from tpusim.hardware.pod import Pod
 from tpusim.hardware.torus import Torus
 from tpusim.program.steps import Algorithm
 
-_MOST_ROUTED = 512
+MOST_ROUTED = 512
 """Groups that form no block are routed pair by pair up to this size; beyond it an all-to-all goes round their ring."""
 
+_MOST_AT_ONCE = 4096
+"""Messages whose routes are kept at the same time."""
 
-_ALONE = "each message by itself, on its shortest ways"
+ALONE = "each message by itself, on its shortest ways"
 """What is said of messages that do not pass on what others have sent."""
 
 
@@ -99,24 +101,24 @@ def round_what_is_down(plan: CommunicationPlan, pod: Pod) -> CommunicationPlan:
     return plan._replace(load=load, hops=plan.hops + further)
 
 
-def plan_shares(pod: Pod, devices: Sequence[int], shares: Sequence[float]) -> CommunicationPlan:
-    """Return what an all-to-all asks of the network in which every device sends each member its share of a byte."""
-    members = list(zip(devices, shares, strict=True))
-    return plan_messages(
-        pod,
-        ((source, target, share) for source in devices for target, share in members if source != target and share > 0),
-    )
-
-
 def plan_messages(pod: Pod, sent: Iterable[tuple[int, int, float]]) -> CommunicationPlan:
     """Return what messages at the same time ask of the network: source, target and bytes of each."""
-    plans = [(_message(pod, pod.chip_of(source), pod.chip_of(target)), n_bytes) for source, target, n_bytes in sent]
-    return CommunicationPlan(
-        joined([plan.load.times(n_bytes) for plan, n_bytes in plans]),
-        max((plan.hops for plan, _ in plans), default=0),
-        max((plan.far_hops for plan, _ in plans), default=0),
-        way=_ALONE,
-    )
+    return _sent(pod, ((pod.chip_of(source), pod.chip_of(target), n_bytes) for source, target, n_bytes in sent))
+
+
+def _sent(pod: Pod, messages: Iterable[tuple[int, int, float]]) -> CommunicationPlan:
+    """Return what messages between chips ask of the network."""
+    found, rest = CommunicationPlan(NO_LOAD, 0, way=ALONE), iter(messages)
+    # Some at a time: the routes of all may take a thousand times the memory of their sum.
+    while part := list(islice(rest, _MOST_AT_ONCE)):
+        plans = [_message(pod, source, target) for source, target, _ in part]
+        loads = [plan.load.times(n_bytes) for plan, (_, _, n_bytes) in zip(plans, part, strict=True)]
+        found = found._replace(
+            load=joined([found.load, *loads]),
+            hops=max(found.hops, *[plan.hops for plan in plans]),
+            far_hops=max(found.far_hops, *[plan.far_hops for plan in plans]),
+        )
+    return found
 
 
 def _message(pod: Pod, source: int, target: int) -> CommunicationPlan:
@@ -261,7 +263,7 @@ def _exchange(group: _Group) -> CommunicationPlan:
 def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
     """Return load and hops of what the chips of a slice send to each other in an all-to-all of the group."""
     torus, each = group.pod.torus, len(chips) * (group.per_chip / len(group.chips))
-    way = _ALONE
+    way = ALONE
     if found := _in_rounds(group, "all-to-all", chips):
         return found._replace(load=found.load.times(each))
     lines = _lines(torus, chips)
@@ -272,7 +274,7 @@ def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
         parts = [_exchange_along(torus, chips, line) for line in lines]
         load, hops = joined([load for load, _ in parts]), sum(hops for _, hops in parts)
         way = "one axis after the other, each both ways"
-    elif len(chips) <= _MOST_ROUTED:
+    elif len(chips) <= MOST_ROUTED:
         # Chips anywhere: message by message.
         pairs = list(permutations(chips, 2))
         load = joined([part for pair in pairs for part in _routed(torus, *pair, 1 / len(chips))])
@@ -291,10 +293,8 @@ def _broadcast(group: _Group) -> CommunicationPlan:
         plans = [_message(group.pod, root, chip) for chip in group.chips[1:]]
         loads = [plan.load for plan in plans] + [_beside(group, group.per_chip - 1, LOCAL)]
         return (plans or [NO_PLAN])[0]._replace(load=joined(loads))
-    parts = [_message(group.pod, root, chip) for chip in group.chips[1:]]
-    gathered = _gather(group)
-    load = joined([*(part.load.times(1 / total) for part in parts), gathered.load])
-    hops = max(part.hops for part in parts) + gathered.hops
+    parts, gathered = _sent(group.pod, ((root, chip, 1 / total) for chip in group.chips[1:])), _gather(group)
+    load, hops = joined([parts.load, gathered.load]), parts.hops + gathered.hops
     way = f"a part to every device, then all-gather: {gathered.way}"
     return gathered._replace(load=load, hops=hops, far_hops=2 * gathered.far_hops, steps=1 + gathered.steps, way=way)
 

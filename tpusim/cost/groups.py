@@ -20,11 +20,11 @@ from tpusim.cost.collectives import (
     CommunicationPlan,
     plan_group,
     plan_messages,
-    plan_shares,
     round_what_is_down,
 )
 from tpusim.cost.links import Load, chips_left, joined, moved
 from tpusim.cost.models.protocols import CollectiveAlgorithm
+from tpusim.cost.shares import plan_shares
 from tpusim.hardware.pod import Pod
 from tpusim.program.steps import Collective
 
