@@ -14,22 +14,25 @@ Communication Operations in MPICH, 2005 (a large broadcast is a scatter and an a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, islice, pairwise, permutations, product
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, detour, extra_link, joined, slice_way
+from tpusim.cost.exchange import exchanged
+from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, detour, extra_link, joined, load_from, slice_way
 from tpusim.cost.models.algorithms import Ring
 from tpusim.cost.models.protocols import CollectiveAlgorithm
 from tpusim.hardware.pod import Pod
 from tpusim.hardware.torus import Torus
 from tpusim.program.steps import Algorithm
 
+Item = TypeVar("Item")
+
 MOST_ROUTED = 512
-"""Groups that form no block are routed pair by pair up to this size; beyond it an all-to-all goes round their ring."""
+"""Groups that are no whole twisted torus are routed pair by pair up to this size, larger ones round their ring."""
 
 _MOST_AT_ONCE = 4096
 """Messages whose routes are kept at the same time."""
@@ -108,9 +111,8 @@ def plan_messages(pod: Pod, sent: Iterable[tuple[int, int, float]]) -> Communica
 
 def _sent(pod: Pod, messages: Iterable[tuple[int, int, float]]) -> CommunicationPlan:
     """Return what messages between chips ask of the network."""
-    found, rest = CommunicationPlan(NO_LOAD, 0, way=ALONE), iter(messages)
-    # Some at a time: the routes of all may take a thousand times the memory of their sum.
-    while part := list(islice(rest, _MOST_AT_ONCE)):
+    found = CommunicationPlan(NO_LOAD, 0, way=ALONE)
+    for part in _some_at_a_time(messages):
         plans = [_message(pod, source, target) for source, target, _ in part]
         loads = [plan.load.times(n_bytes) for plan, (_, _, n_bytes) in zip(plans, part, strict=True)]
         found = found._replace(
@@ -119,6 +121,13 @@ def _sent(pod: Pod, messages: Iterable[tuple[int, int, float]]) -> Communication
             far_hops=max(found.far_hops, *[plan.far_hops for plan in plans]),
         )
     return found
+
+
+def _some_at_a_time(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Return items in lists: the routes of all messages may take a thousand times the memory of what they add up to."""
+    rest = iter(items)
+    while part := list(islice(rest, _MOST_AT_ONCE)):
+        yield part
 
 
 def _message(pod: Pod, source: int, target: int) -> CommunicationPlan:
@@ -274,11 +283,15 @@ def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
         parts = [_exchange_along(torus, chips, line) for line in lines]
         load, hops = joined([load for load, _ in parts]), sum(hops for _, hops in parts)
         way = "one axis after the other, each both ways"
+    elif not torus.twist:
+        # Chips anywhere: each message by itself.
+        senders = np.bincount(chips, minlength=torus.chip_count)
+        carried, hops = exchanged(torus, senders, senders / len(chips))
+        load = load_from(carried)
     elif len(chips) <= MOST_ROUTED:
-        # Chips anywhere: message by message.
-        pairs = list(permutations(chips, 2))
-        load = joined([part for pair in pairs for part in _routed(torus, *pair, 1 / len(chips))])
-        hops = max(torus.distance(*pair) for pair in pairs)
+        load, hops = NO_LOAD, max(torus.distance(*pair) for pair in permutations(chips, 2))
+        for part in _some_at_a_time(permutations(chips, 2)):
+            load = joined([load, *(way for pair in part for way in _routed(torus, *pair, 1 / len(chips)))])
     else:
         ring, length = _round(torus, torus.ring(chips), 2, (len(chips) - 1) / len(chips))
         load, hops = ring.times(len(chips) / 4), length // 2

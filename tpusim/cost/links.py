@@ -37,6 +37,12 @@ def load_of(carried: dict[int, float]) -> Load:
     return Load(np.array(list(carried), np.int64), np.array(list(carried.values()), float))
 
 
+def load_from(carried: np.ndarray, first: int = 0) -> Load:
+    """Return the bytes of links numbered from ``first`` on, of those that carry any, as a load."""
+    used = np.nonzero(carried > 0)[0]
+    return Load(first + used, carried[used])
+
+
 def joined(loads: list[Load]) -> Load:
     """Return several loads as one, each link once."""
     if not loads:
@@ -97,6 +103,12 @@ def detour(load: Load, pod: Pod) -> tuple[Load, int]:
 def extra_link(pod: Pod, chip: int, which: int) -> int:
     """Return the number of a chip's ``LOCAL``, ``OUT`` or ``IN``."""
     return pod.slices * pod.link_count + chip * _EXTRA + which
+
+
+def beside(pod: Pod, which: int, carried: np.ndarray) -> Load:
+    """Return as a load the bytes that every chip has on its ``LOCAL``, ``OUT`` or ``IN``."""
+    chips, n_bytes = load_from(carried)
+    return Load(extra_link(pod, 0, which) + chips * _EXTRA, n_bytes)
 
 
 def chips_left(links: np.ndarray, pod: Pod) -> np.ndarray:

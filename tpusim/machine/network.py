@@ -41,7 +41,7 @@ class LinkUses(Collection[LinkUse]):
             yield LinkUse(*link_name(self._pod, int(number)), float(n_bytes), int(busy_ps))
 
     def __contains__(self, link: object) -> bool:
-        return link in iter(self)
+        return any(link == one for one in self)
 
 
 class LinkDemand:
