@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from errno import EACCES, EBADF
+from io import StringIO
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -68,10 +69,14 @@ def _opened(path: str | Path) -> AbstractContextManager[BinaryIO]:
 
 
 def read_text(
-    path: str | Path, failing: str, kind: type[TpusimError] = ConfigError, form: str = "text in UTF-8"
+    path: str | Path,
+    failing: str,
+    kind: type[TpusimError] = ConfigError,
+    form: str = "text in UTF-8",
+    most: int = TABLE_BYTES,
 ) -> str:
     r"""Return the text of a file in UTF-8, whose line ends become ``\n``; errors as those of ``read_bytes``."""
-    content = read_bytes(path, failing, kind)
+    content = read_bytes(path, failing, kind, most)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -79,6 +84,24 @@ def read_text(
         found = f"expected {form}, found the byte {byte:#04x}"
         raise kind(f"{shown_name(path)}:{line}: {failing}: {found}") from error
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def read_table(
+    path: str | Path, failing: str, most: int = TABLE_BYTES
+) -> tuple[list[str], list[tuple[int, dict[str | None, Any]]]]:
+    """Return the names of the columns of a CSV file, and the rows below them by name, each with the line it ends in.
+
+    A cell that is not there is None, and cells beyond the last column are under None. Errors are ConfigErrors as those
+    of ``read_bytes``.
+    """
+    import csv
+
+    reader = csv.DictReader(StringIO(read_text(path, failing, most=most), newline=""))
+    try:
+        # A quoted cell may go over several lines: only the reader knows where a row ends.
+        return list(reader.fieldnames or ()), [(reader.line_num, cells) for cells in reader]
+    except csv.Error as error:
+        raise ConfigError(f"{shown_name(path)}: {failing}: {error}") from error
 
 
 def read_toml(path: str | Path, failing: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ With ``ax`` a picture is drawn into axes of your own; their figure is returned.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +17,10 @@ from typing import TYPE_CHECKING
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.memory import memory_capacities, memory_profile
 from tpusim.errors import ConfigError
+from tpusim.files import read_table
 from tpusim.hardware.array import Array
 from tpusim.hardware.units import HBM, VMEM
+from tpusim.limits import PROGRAM_BYTES
 from tpusim.program.layers import Layer
 from tpusim.report.plots import layout as plot_layout
 from tpusim.report.plots import links as plot_links
@@ -101,17 +102,17 @@ def systolic(
 
 
 def read_csv(path: str | Path) -> list[Mapping[str, object]]:
-    """Return the rows of a CSV file with a head line, as ``pareto`` takes them. Raises ConfigError if it has none.
+    """Return the rows of a CSV file with a head line, as ``pareto`` takes them. Raises ConfigError if it is none.
 
     Of the folder of a study, its table.
     """
     if Path(path).is_dir():
         path = Path(path) / "results.csv"
-    with Path(path).open(newline="", encoding="utf-8") as file:
-        rows: list[Mapping[str, object]] = list(csv.DictReader(file))
+    # Studies may have more points than a table has rows.
+    _, rows = read_table(path, "cannot read these points", PROGRAM_BYTES)
     if not rows:
         raise ConfigError(f"{path}: expected a head line and at least one row, found none")
-    return rows
+    return [{name: cell for name, cell in cells.items() if name is not None} for _, cells in rows]
 
 
 def _shape(shape: Shape | str) -> Shape:

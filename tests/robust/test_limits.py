@@ -49,6 +49,19 @@ def test_a_count_of_the_command_line_ends_at_its_limit(capsys, limit, arguments)
     assert f"expected {limit.what}, at most {limit.most}, found" in refusal_of(capsys, *arguments)
 
 
+@pytest.mark.parametrize("content", [b"x,y\n1,\xff\n", b"x,y\n1," + b"9" * (1 << 18), gzip.compress(b"x,y\n1,2\n")])
+@pytest.mark.parametrize(
+    "kind", [("sensitivity",), ("pareto", "--x", "x", "--y", "y"), ("sweep", "--x", "x", "--y", "y")]
+)
+def test_what_is_no_table_of_points_is_not_drawn(capsys, tmp_path, content, kind):
+    """Bytes that are no text, a cell beyond all bounds, a packed file."""
+    path = tmp_path / "points.csv"
+    path.write_bytes(content)
+    said = refusal_of(capsys, "plot", *kind, str(path), "--output", str(tmp_path / "x.png"))
+    assert "points.csv" in said
+    assert "cannot read these points" in said
+
+
 @pytest.mark.parametrize("pace", [f"{NINES}s", f"normal:1us:{NINES}us", f"exponential:{NINES}s:1", "2e6s"])
 def test_a_pace_of_hundreds_of_digits_is_refused(capsys, pace):
     """No float holds it."""

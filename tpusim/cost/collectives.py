@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import combinations, islice, pairwise, permutations, product
 from math import prod
 from typing import NamedTuple, TypeVar
@@ -22,7 +23,20 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tpusim.cost.exchange import exchanged
-from tpusim.cost.links import IN, LOCAL, NO_LOAD, OUT, Load, detour, extra_link, joined, load_from, slice_way
+from tpusim.cost.links import (
+    IN,
+    LOCAL,
+    NO_LOAD,
+    OUT,
+    Load,
+    detour,
+    extra_link,
+    joined,
+    load_from,
+    load_of,
+    moved,
+    slice_way,
+)
 from tpusim.cost.models.algorithms import Ring
 from tpusim.cost.models.protocols import CollectiveAlgorithm
 from tpusim.hardware.pod import Pod
@@ -289,9 +303,7 @@ def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
         carried, hops = exchanged(torus, senders, senders / len(chips))
         load = load_from(carried)
     elif len(chips) <= MOST_ROUTED:
-        load, hops = NO_LOAD, max(torus.distance(*pair) for pair in permutations(chips, 2))
-        for part in _some_at_a_time(permutations(chips, 2)):
-            load = joined([load, *(way for pair in part for way in _routed(torus, *pair, 1 / len(chips)))])
+        load, hops = _exchange_in_pairs(group.pod, chips)
     else:
         ring, length = _round(torus, torus.ring(chips), 2, (len(chips) - 1) / len(chips))
         load, hops = ring.times(len(chips) / 4), length // 2
@@ -476,6 +488,23 @@ def _spans(here: int, up: int, size: int) -> list[tuple[int, int]]:
     if first < 0:
         return [(first + size, size), (0, last)] if last > 0 else [(first + size, last + size)]
     return [(first, last)] if last <= size else [(first, size), (0, last - size)]
+
+
+def _exchange_in_pairs(pod: Pod, chips: tuple[int, ...]) -> tuple[Load, int]:
+    """Return load and hops of an all-to-all among some chips of a twisted torus: those of each pair, moved there."""
+    torus, carried, hops = pod.torus, np.zeros(pod.torus.link_count), 0
+
+    @cache
+    def from_first(ways: tuple[tuple[int, ...], ...]) -> Load:
+        share = 1 / len(chips) / len(ways)
+        return joined([load_of(dict.fromkeys(torus.route(0, way), share)) for way in ways])
+
+    for part in _some_at_a_time(permutations(chips, 2)):
+        ways = [tuple(torus.displacements(*pair)) for pair in part]
+        moves = np.array([(*torus.coordinates(source), 0) for source, _ in part])
+        carried += np.bincount(*moved(list(map(from_first, ways)), pod, moves), torus.link_count)
+        hops = max(hops, *(sum(map(abs, each[0])) for each in ways))
+    return load_from(carried), hops
 
 
 def _exchange_twisted(torus: Torus) -> tuple[Load, int]:

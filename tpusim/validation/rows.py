@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from os.path import normpath
@@ -14,15 +12,13 @@ import msgspec
 from msgspec import Meta
 
 from tpusim.errors import ConfigError
-from tpusim.files import read_text
+from tpusim.files import read_table
 
 _R = TypeVar("_R", bound="Row")
 _T = TypeVar("_T")
 
 # What is larger is no measurement but inf; nan is outside of any range.
 _MOST = 1e300
-# Where csv puts the cells of a row that has more than there are columns.
-_BEYOND = "beyond the last column"
 
 Number = Annotated[float, Meta(ge=-_MOST, le=_MOST, description="a number")]
 Positive = Annotated[float, Meta(gt=0, le=_MOST, description="a number above 0")]
@@ -55,13 +51,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
     """Return the rows of an index; raise ConfigError for a file that is none, or a cell that is not of its type."""
-    reader = csv.DictReader(io.StringIO(read_text(path, "cannot read this index"), newline=""), restkey=_BEYOND)
-    try:
-        names = reader.fieldnames or ()
-        # A quoted cell may go over several lines: only the reader knows where a row ends.
-        rows = [(f"{path}:{reader.line_num}", cells) for cells in reader]
-    except csv.Error as error:
-        raise ConfigError(f"{path}: cannot read this index: {error}") from error
+    names, rows = read_table(path, "cannot read this index")
     needed = [field.name for field in msgspec.structs.fields(kind) if field.required]
     missing = [column for column in needed if column not in names]
     if missing:
@@ -69,7 +59,7 @@ def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
     if not rows:
         raise ConfigError(f"{path}: expected rows of measured times, found only the names of the columns")
     folder = Path(path).absolute().parent
-    return [_row(folder, where, cells, kind) for where, cells in rows]
+    return [_row(folder, f"{path}:{line}", cells, kind) for line, cells in rows]
 
 
 def in_turn(items: Sequence[_T], progress: Callable[[int, int], None] | None) -> Iterator[_T]:
@@ -80,9 +70,9 @@ def in_turn(items: Sequence[_T], progress: Callable[[int, int], None] | None) ->
             progress(done, len(items))
 
 
-def _row(folder: Path, where: str, cells: dict[str, Any], kind: type[_R]) -> _R:
-    if _BEYOND in cells:
-        found = f"{cells[_BEYOND]!r} beyond the last"
+def _row(folder: Path, where: str, cells: dict[str | None, Any], kind: type[_R]) -> _R:
+    if None in cells:
+        found = f"{cells[None]!r} beyond the last"
         raise ConfigError(f"{where}: expected a cell for each column (lists need quotes), found {found}")
     types, values = get_type_hints(kind, include_extras=True), {"where": where}
     for field in msgspec.structs.fields(kind):

@@ -132,7 +132,12 @@ def take_saved(content: bytes, folder: Path) -> None:
 _POINTS = ("program,clock_hz,time_us,area_mm2\na,1e9,30.5,100\na,2e9,20.25,120\nb,1e9,7,100\n",)
 
 
-@surface("points", lambda random: encoded(mutated_text(random, random.choice(_POINTS))), 1)
+def _points(random: Random) -> bytes:
+    text = encoded(mutated_text(random, random.choice(_POINTS)))
+    return text if random.randrange(4) else mutated_bytes(random, text)
+
+
+@surface("points", _points, 1)
 def take_points(content: bytes, folder: Path) -> None:
     """Read a table of designs, and draw those of one in eight, which takes a thousand times as long."""
     from matplotlib import pyplot

@@ -47,8 +47,8 @@ def _stated_wrong(module: Module) -> str:
 def check_result(result: Result) -> None:
     """Refuse a result below its own roofline, and pages that cannot be made of it or would drive a terminal."""
     summary, total_ps = result.summary, result.timeline.total_ps
-    # A roof is a sum of times that were each rounded to the picosecond.
-    if total_ps < summary.roofline.bound_ps - len(result.timeline.records):
+    # A roof is a sum of times that were each rounded to the picosecond; those of ages are, as floats, to 53 bits.
+    if total_ps < summary.roofline.bound_ps * (1 - 1e-12) - len(result.timeline.records):
         raise Wrong(f"{total_ps} ps, below the roofline's {summary.roofline.bound_ps} ({summary.roofline.bound_by})")
     if total_ps % 4 == 0:
         check_text(str(result))
