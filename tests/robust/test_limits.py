@@ -49,7 +49,11 @@ def test_a_count_of_the_command_line_ends_at_its_limit(capsys, limit, arguments)
     assert f"expected {limit.what}, at most {limit.most}, found" in refusal_of(capsys, *arguments)
 
 
-@pytest.mark.parametrize("content", [b"x,y\n1,\xff\n", b"x,y\n1," + b"9" * (1 << 18), gzip.compress(b"x,y\n1,2\n")])
+@pytest.mark.parametrize(
+    "content",
+    [b"x,y\n1,\xff\n", b"x,y\n1," + b"9" * (1 << 18), gzip.compress(b"x,y\n1,2\n", mtime=0)],
+    ids=["binary", "long cell", "packed"],
+)
 @pytest.mark.parametrize(
     "kind", [("sensitivity",), ("pareto", "--x", "x", "--y", "y"), ("sweep", "--x", "x", "--y", "y")]
 )

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from tpusim.allocation.forwarding import MAKE
-from tpusim.allocation.heap import aligned, alignment_bytes
+from tpusim.allocation.heap import aligned
+from tpusim.allocation.temporary import Visited, temporary_bytes
 from tpusim.hardware.units import VMEM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import COPIES, FORWARDS_BUFFERS, async_parts, long_form
 from tpusim.nesting import walk_nested
-from tpusim.program.buffers import peak_bytes
 from tpusim.semantics.aliasing import in_place_operands, stated_operands
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
@@ -88,15 +88,6 @@ def _kind_of(opcode: str) -> _Kind:
     return _Kind(MAKE.get(long_form(opcode)), opcode not in FORWARDS_BUFFERS, is_copy)
 
 
-class _Visited(NamedTuple):
-    """A visit to a computation: where its arguments and result lay, the numbers of the values and scratch it made."""
-
-    arguments: Sequence[Nodes]
-    result: Nodes
-    made: range
-    scratch: range
-
-
 def _repeated(arguments: Sequence[Nodes]) -> tuple[int, ...]:
     """Return for each part of some arguments the number of the first that is the same value.
 
@@ -124,7 +115,9 @@ class Liveness:
         # By the number of a value that lies where another does: that one's, or one on the way to it.
         self._joined: dict[int, int] = {}
         self._arguments: dict[str, Nodes] = {}
-        self._visits: dict[tuple[str, tuple[int, ...]], _Visited] = {}
+        self._visits: dict[tuple[str, tuple[int, ...]], Visited] = {}
+        # Of the visits under way those inside them so far, of the innermost last.
+        self._inside: list[list[Visited]] = [[]]
         entry: Visit = module.entry, None
         result = walk_nested(self._run, entry)
         # One past the end: what is returned outlives the last instruction.
@@ -162,6 +155,7 @@ class Liveness:
             return self._run_again(computation.root, known, arguments or ())
         frame, begin, scratch_begin = Frame(self, computation, arguments), len(self.values), len(self.scratch)
         self.frames.append(frame)
+        self._inside.append([])
         for instruction in computation.instructions:
             before = len(self.values)
             make, is_use, is_copy = _kind_of(instruction.opcode)
@@ -182,10 +176,11 @@ class Liveness:
         # One past its end, where the caller takes the result over.
         self.keep(result, self.now)
         own, scratch = range(begin, len(self.values)), range(scratch_begin, len(self.scratch))
-        self._visits[kind] = _Visited(arguments or (), result, own, scratch)
+        visited = self._visits[kind] = Visited(arguments or (), result, own, scratch, self._inside.pop())
+        self._inside[-1].append(visited)
         return result
 
-    def _run_again(self, root: Instruction, visited: _Visited, arguments: Sequence[Nodes]) -> Nodes:
+    def _run_again(self, root: Instruction, visited: Visited, arguments: Sequence[Nodes]) -> Nodes:
         """Return where the result of a computation lies that was walked before.
 
         All of it is at one position, and what it makes for itself one value in each memory: else a program in which
@@ -193,7 +188,7 @@ class Liveness:
         """
         given = [part for nodes_ in arguments for part in nodes_]
         self.keep(given, self.now)
-        for space, n_bytes in self._temporary_bytes(visited).items():
+        for space, n_bytes in temporary_bytes(visited, self.values, self.scratch).items():
             scratch = ArrayShape(DTYPES["u8"], (n_bytes,))
             self.values.append(Value(root, scratch, n_bytes, space, self.now, self.now, root))
         handed_on = dict(zip((part for nodes_ in visited.arguments for part in nodes_), given, strict=False))
@@ -209,19 +204,6 @@ class Liveness:
         self.end(root)
         self.keep(result, self.now)
         return result
-
-    def _temporary_bytes(self, visited: _Visited) -> dict[MemorySpace, int]:
-        """Return the most bytes of each memory that a computation needed at once beside its arguments and result."""
-        result = {number for part in visited.result for number in part}
-        own = [self.values[number] for number in visited.made if number not in result]
-        # What stands for others, or is written over them, has no memory of its own; constants are there before.
-        own = [v for v in own if not (v.is_phi or v.is_update or v.instruction.opcode == "constant")]
-        own += [self.scratch[number] for number in visited.scratch]
-        in_use: dict[MemorySpace, list[tuple[int, int, int]]] = {}
-        for value in own:
-            n_bytes = aligned(value.n_bytes, alignment_bytes(value.space))
-            in_use.setdefault(value.space, []).append((value.first, value.last, n_bytes))
-        return {space: peak_bytes(stretches) for space, stretches in in_use.items()}
 
     def end(self, instruction: Instruction) -> None:
         """End the instruction under way."""
