@@ -31,6 +31,7 @@ from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
 _ARRAY = "f32[8,128]{1,0:T(8,128)}"
+_COUNT = "s32[]{:T(128)}"
 _HOME = f"{_ARRAY[:-1]}S(1)}}"
 _SUM = "\nsum {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n"
 _LEAF = f"\nc_0 {{\n  x = {_ARRAY} parameter(0)\n  ROOT y = {_ARRAY} add(x, x)\n}}\n"
@@ -86,6 +87,53 @@ def calls(levels: int) -> str:
         for n in range(1, levels)
     )
     return _module([f"ROOT r = {_ARRAY} call(p), to_apply=c_{levels - 1}"], _LEAF + "".join(each))
+
+
+def ladder(levels: int) -> str:
+    """Return the same with an operation of its own in each."""
+    each = (
+        f"\nc_{n} {{\n  x = {_ARRAY} parameter(0)\n  a = {_ARRAY} call(x), to_apply=c_{n - 1}\n"
+        f"  m = {_ARRAY} multiply(a, x)\n  ROOT b = {_ARRAY} call(m), to_apply=c_{n - 1}\n}}\n"
+        for n in range(1, levels)
+    )
+    return _module([f"ROOT r = {_ARRAY} call(p), to_apply=c_{levels - 1}"], _LEAF + "".join(each))
+
+
+def branches(levels: int) -> str:
+    """Return ``levels`` computations, each of which has a conditional between the two before it."""
+    each = (
+        f"\nc_{n} {{\n  x = {_ARRAY} parameter(0)\n  m = {_ARRAY} multiply(x, x)\n  c = {_COUNT} constant({n % 2})\n"
+        f"  ROOT a = {_ARRAY} conditional(c, m, m), branch_computations={{c_{n - 1}, c_{max(n - 2, 0)}}}\n}}\n"
+        for n in range(1, levels)
+    )
+    return _module([f"ROOT r = {_ARRAY} call(p), to_apply=c_{levels - 1}"], _LEAF + "".join(each))
+
+
+def loops(depth: int) -> str:
+    """Return loops of two trips ``depth`` deep, each with an operation before the next."""
+    carried = f"({_COUNT}, {_ARRAY})"
+    condition = (
+        f"\nless {{\n  q = {carried} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
+        f"  n = {_COUNT} constant(2)\n  ROOT l = pred[]{{:T(512)}} compare(i, n), direction=LT\n}}\n"
+    )
+    bodies = "".join(
+        f"\nb_{n} {{\n  q = {carried} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
+        f"  y = {_ARRAY} get-tuple-element(q), index=1\n  e = {_COUNT} constant(1)\n  j = {_COUNT} add(i, e)\n"
+        f"  m = {_ARRAY} multiply(y, y)\n{_loop('m', n)}  ROOT r = {carried} tuple(j, {'o' if n else 'm'})\n}}\n"
+        for n in range(depth)
+    )
+    return _module([f"{_loop('p', depth)}  ROOT r = {_ARRAY} add(o, o)".strip()], condition + bodies)
+
+
+def _loop(start: str, depth: int) -> str:
+    """Return the instructions of a loop over the body so deep, from an array on; nothing below the innermost."""
+    if not depth:
+        return ""
+    return (
+        f"  z = {_COUNT} constant(0)\n  t = ({_COUNT}, {_ARRAY}) tuple(z, {start})\n"
+        f"  w = ({_COUNT}, {_ARRAY}) while(t), condition=less, body=b_{depth - 1}\n"
+        f"  o = {_ARRAY} get-tuple-element(w), index=1\n"
+    )
 
 
 def nest(depth: int) -> str:
@@ -169,7 +217,10 @@ PROGRAMS = {
     "chain": Kind(chain, (5_000, 20_000, 80_000)),
     "copies": Kind(copies, (1_000, 4_000, 16_000)),
     "buffers": Kind(buffers, (1_000, 4_000, 16_000)),
-    "calls": Kind(calls, (10, 20, 40)),
+    "calls": Kind(calls, (150, 300, 600)),
+    "ladder": Kind(ladder, (150, 300, 600)),
+    "branches": Kind(branches, (150, 300, 600)),
+    "loops": Kind(loops, (100, 200, 400)),
     "nest": Kind(nest, (125, 250, 500)),
     "tuples": Kind(tuples, (25, 50, 100)),
     "permutes": Kind(permutes, (512, 2_048, 8_192), "v5p"),

@@ -42,7 +42,7 @@ class Limit(NamedTuple):
         """Return what is wrong with a count: what is allowed and what was found; nothing if it is allowed."""
         if self.least <= found <= self.most:
             return ""
-        allowed = f"at least {self.least}" if found < self.least else f"at most {self.most}"
+        allowed = f"at least {self.least}" if found < self.least else f"at most {shown(self.most)}"
         return f"expected {self.what}, {allowed}, found {shown(found)}"
 
 
@@ -79,6 +79,9 @@ DIMENSIONS: Final = Limit("a number of keys of a sample", 1000)
 SIDE: Final = Limit("a size of a matrix or an image", 2**31 - 1)
 COUNT: Final = Limit("a whole number", 2**63 - 1, least=0)
 """Any count of the command line that nothing else bounds: trips, seeds, iterations."""
+
+EXECUTIONS: Final = Limit("executions of a step", 10**200, least=0)
+"""Of a run: loops and calls multiply, and beyond this floats of bytes and energy have no numbers left."""
 
 INLINED: Final = Limit("instructions in place of calls", 2**18, least=0)
 """Of one computation: calls of calls multiply."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tpusim.cost.collectives import _PLANS
 from tpusim.errors import ProgramError
 from tpusim.program.buffers import Buffer, peak_bytes, stretches
-from tpusim.program.module import Program, walk
-from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Collective, Copy, Kernel, Loop, TileLoop, Wait
+from tpusim.program.module import Program, most_executions, walk
+from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Choice, Collective, Copy, Kernel, Loop, TileLoop, Wait
 from tpusim.program.stored import load_program, save_program
 from tpusim.program.verify import verify_program
 from tpusim.program.work import Matmul, Stream, TileClass, Work
@@ -55,6 +56,18 @@ def test_walk_counts_executions():
     """A condition runs once more than its body; only the branch taken is walked."""
     counts = [count for step, count in walk(PROGRAM.steps) if step is KERNEL]
     assert counts == [4, 3, 1, 1]
+
+
+def test_most_executions_of_a_step():
+    """Trips multiply, a condition's are one more; of branches those count that some device takes at some visit."""
+    assert most_executions(Program(name="p", chip="v5e", steps=())) == 0
+    assert most_executions(PROGRAM) == 4
+    body = (Loop(name="i", opcode="while", trips=2, choices=(Choice((5, 0)),), body=(Wait(name="w", opcode="wait"),)),)
+    often, never = (Loop(name=name, opcode="while", trips=10, body=body) for name in ("often", "never"))
+    branch = Branch(name="b", opcode="conditional", taken=1, branches=((never,), (), (often,)))
+    for choices, most in [((), 1), ((Choice((2,), devices=(3,)),), 50)]:
+        steps = (msgspec.structs.replace(branch, choices=choices),)
+        assert most_executions(Program(name="p", chip="v5e", steps=steps)) == most
 
 
 def buffer(n_bytes: int, first: int, last: int) -> Buffer:

@@ -14,7 +14,10 @@ SIZES = {
     "chain": (200, 400, 800),
     "copies": (400, 800, 1600),
     "buffers": (200, 400, 800),
-    "calls": (10, 20, 40),
+    "calls": (150, 300, 600),
+    "ladder": (150, 300, 600),
+    "branches": (150, 300, 600),
+    "loops": (100, 200, 400),
     "nest": (125, 250, 500),
     "tuples": (25, 50, 100),
     "permutes": (256, 512, 1024),
@@ -39,13 +42,23 @@ def test_calls_of_calls_are_timed_as_often_as_they_run():
     assert [group.count for group in deep.groups("op")] == [2**39]
 
 
-@pytest.mark.parametrize("levels", [2, 3, 4])
+@pytest.mark.parametrize("levels", [2, 3, 4, 8])
 def test_what_is_shared_takes_what_it_takes_written_out(levels):
-    """Each call with a computation of its own is the naive twin: the same time and traffic."""
+    """Each call with a computation of its own is the naive twin: the same records at the same times, and traffic."""
     texts = PROGRAMS["calls"].text(levels), written_out(levels)
     shared, apart = (tpusim.simulate(parse(text), "v5e") for text in texts)
-    assert shared.summary.total_ps == apart.summary.total_ps
+    records = [
+        [(r.opcode, r.row, r.start_ps, r.end_ps, r.count) for r in run.timeline.records] for run in (shared, apart)
+    ]
+    assert records[0] == records[1]
     assert [g.hbm_bytes for g in shared.groups("category")] == [g.hbm_bytes for g in apart.groups("category")]
+
+
+def test_many_calls_of_calls_fill_no_time_line():
+    """Two hundred levels that multiply: a record for each instruction, counted for all the ways to it."""
+    run = tpusim.simulate(parse(PROGRAMS["ladder"].text(200)), "v5e")
+    assert sorted(record.count for record in run.timeline.records) == [2**n for n in range(200)]
+    assert sum(record.total_ps for record in run.timeline.records) == run.summary.total_ps
 
 
 @pytest.mark.parametrize("levels", [2, 3, 4, 5, 6])

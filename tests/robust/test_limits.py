@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import json
+from math import isfinite
 from pathlib import Path
 
 import pytest
 
 import tpusim
 from benchmarks.growth import PROGRAMS
-from tests.cli.commands import refusal_of
+from tests.cli.commands import output_of, refusal_of
 from tests.robust.contract import SURFACES, run_seeds
 from tests.robust.counts import COUNTED
 from tests.semantics.hlo import parse
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.frontends.read import hlo_text
-from tpusim.limits import CHIPS, DEVICES, DEVICES_APART, LAYERS, QUEUE_DEPTH, SIDE
+from tpusim.limits import CHIPS, DEVICES, DEVICES_APART, EXECUTIONS, LAYERS, QUEUE_DEPTH, SIDE
 from tpusim.semantics.verify.module import verify_module
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -85,6 +87,27 @@ def test_a_cell_of_a_layer_ends_at_its_limit(capsys, tmp_path, limit, row):
     path.write_text(f"{header}\n{row}\n")
     said = refusal_of(capsys, "systolic", "--layers", str(path))
     assert f"expected {limit.what}, at most {limit.most}, found" in said
+
+
+@pytest.mark.parametrize(("kind", "most", "beyond"), [("calls", 660, 670), ("loops", 660, 670)])
+def test_loops_and_calls_multiply_to_so_many_executions(capsys, tmp_path, kind, most, beyond):
+    """Below the limit every figure has a number, above it there is none, and a message says so."""
+    path = tmp_path / "deep.v5e.hlo.txt"
+    path.write_text(PROGRAMS[kind].text(most))
+    run = json.loads(output_of(capsys, "run", str(path), "--json"))
+    assert all(isfinite(number) for number in numbers(run))
+    path.write_text(PROGRAMS[kind].text(beyond))
+    for verb in ("run", "explain", "path", "advise"):
+        assert f"expected {EXECUTIONS.what}, at most a number of some 201 digits" in refusal_of(capsys, verb, str(path))
+
+
+def numbers(tree):
+    """Yield the numbers of a JSON document."""
+    if isinstance(tree, int | float):
+        yield tree
+    elif isinstance(tree, dict | list):
+        for inner in tree.values() if isinstance(tree, dict) else tree:
+            yield from numbers(inner)
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import msgspec
 
 from tpusim.allocation.forwarding import branch_names
-from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import COLLECTIVES, DMA_COPIES, async_parts, long_form
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
 from tpusim.lowering.scope import RULES, Nested, Scope, rule
 from tpusim.nesting import walk_nested
-from tpusim.program.module import inner_lists, walk
+from tpusim.program.module import children, inner_lists
 from tpusim.program.steps import AnyStep, Branch, Call, Choice, Kernel, Loop, Steps
 from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
 from tpusim.semantics.infer.types import parts
@@ -115,7 +115,7 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> Nested:
         branches.append((yield scope.inside(branch)))
     choices = branches_taken(context, instruction, len(names))
     possible = {number for choice in choices for number in choice.values} or range(len(names))
-    taken = max(possible, key=lambda number: (_seconds_at_peak(branches[number], scope.chip), -number))
+    taken = max(possible, key=lambda number: (_seconds_at_peak(scope, branches[number]), -number))
     if not choices:
         scope.notes.warn(
             f"which branch {instruction.name!r} takes depends on values: the longest, {names[taken]!r}, taken"
@@ -128,14 +128,25 @@ def _differ(choices: tuple[Choice, ...]) -> bool:
     return len({value for choice in choices for value in choice.values}) > 1
 
 
-def _seconds_at_peak(steps: Steps, chip: Chip) -> float:
+def _seconds_at_peak(scope: Scope, steps: Steps) -> float:
     """Return what steps take at the chip's peaks, one kernel after the other: good enough to compare branches."""
-    kernels = [(step, count) for step, count in walk(steps) if isinstance(step, Kernel)]
-    bytes_per_second, flops_per_second = chip.hbm.bandwidth_bytes_per_second, chip.peak_flops_per_second
-    return sum(
-        count * (chip.fixed.kernel_seconds + step.hbm_bytes / bytes_per_second + step.flops / flops_per_second)
-        for step, count in kernels
-    )
+    chip, known = scope.chip, scope.known.seconds
+
+    def seconds(steps: Steps) -> Generator[Steps, float, float]:
+        # Of each list once: conditionals nest.
+        if id(steps) not in known:
+            total = 0.0
+            for step in steps:
+                if isinstance(step, Kernel):
+                    total += chip.fixed.kernel_seconds + step.hbm_bytes / chip.hbm.bandwidth_bytes_per_second
+                    total += step.flops / chip.peak_flops_per_second
+                for inner, count in children(step):
+                    total += count * (yield inner)
+            # With the steps, so that no others can take their address.
+            known[id(steps)] = total, steps
+        return known[id(steps)][0]
+
+    return walk_nested(seconds, steps)
 
 
 @rule("call")

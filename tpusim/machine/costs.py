@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -14,7 +14,8 @@ from tpusim.cost.tile import KernelTime, kernel_time
 from tpusim.hardware.chip import Chip, device_chip
 from tpusim.hardware.pod import Pod
 from tpusim.machine.placement import DeviceSet, Groups
-from tpusim.program.module import every_step
+from tpusim.nesting import walk_nested
+from tpusim.program.module import inner_lists
 from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, HostTransfer, Kernel, Loop
 from tpusim.units import seconds_to_ps
 
@@ -63,21 +64,14 @@ class Traits(msgspec.Struct, frozen=True):
     chosen anew at each visit (``varies``).
     """
 
-    communicates: bool
-    meets_host: bool
-    varies: bool
+    communicates: bool = False
+    meets_host: bool = False
+    varies: bool = False
 
-
-def traits_of(steps: tuple[AnyStep, ...]) -> Traits:
-    """Return the traits of steps and of all that they hold, whichever branches are taken."""
-    inner = list(every_step(steps))
-    return Traits(
-        communicates=any(isinstance(step, Collective | ChannelTransfer) for step in inner),
-        meets_host=any(isinstance(step, HostTransfer) for step in inner),
-        varies=any(
-            isinstance(step, Loop | Branch) and any(len(choice.values) > 1 for choice in step.choices) for step in inner
-        ),
-    )
+    def __or__(self, other: Traits) -> Traits:
+        return Traits(
+            self.communicates or other.communicates, self.meets_host or other.meets_host, self.varies or other.varies
+        )
 
 
 class KernelCost(msgspec.Struct):
@@ -117,8 +111,10 @@ class Costs:
         self.chip = chip
         self.pod = pod
         self._kernels: dict[tuple[tuple[str, float], ...], KernelCosts] = {}
-        self.steps = ByIdentity(traits_of)
-        self.loop: ByIdentity[Loop, [], Traits] = ByIdentity(lambda loop: traits_of(loop.condition + loop.body))
+        self._traits: dict[int, tuple[Traits, tuple[AnyStep, ...]]] = {}
+        self.loop: ByIdentity[Loop, [], Traits] = ByIdentity(
+            lambda loop: self.traits(loop.condition) | self.traits(loop.body)
+        )
         self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
             lambda step, devices: devices.groups_of(step)
         )
@@ -131,6 +127,29 @@ class Costs:
         self._sizes: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
             lambda step, devices: [len(set(group)) for group in self.groups(step, devices)]
         )
+
+    def traits(self, steps: tuple[AnyStep, ...]) -> Traits:
+        """Return the traits of steps and of all that they hold, whichever branches are taken."""
+        return walk_nested(self._traits_of, steps)
+
+    def _traits_of(self, steps: tuple[AnyStep, ...]) -> Generator[tuple[AnyStep, ...], Traits, Traits]:
+        # Of each list once, however many hold it and ask.
+        if id(steps) in self._traits:
+            return self._traits[id(steps)][0]
+        found = Traits(
+            communicates=any(isinstance(step, Collective | ChannelTransfer) for step in steps),
+            meets_host=any(isinstance(step, HostTransfer) for step in steps),
+            varies=any(
+                isinstance(step, Loop | Branch) and any(len(choice.values) > 1 for choice in step.choices)
+                for step in steps
+            ),
+        )
+        for step in steps:
+            for listed in inner_lists(step):
+                found |= yield listed
+        # With the steps, so that no others can take their address.
+        self._traits[id(steps)] = found, steps
+        return found
 
     def rates_of(self, number: int) -> tuple[tuple[str, float], ...]:
         """Return what of a device's rates is other than its fellows'."""

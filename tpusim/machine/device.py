@@ -12,7 +12,8 @@ from tpusim.cost.dma import memory_rates
 from tpusim.hardware.units import HOST_IN, HOST_OUT, UNITS, VMEM, peak_bytes_per_second
 from tpusim.machine.fluid import SharedMemory
 from tpusim.machine.placement import Cohort, RunOptions
-from tpusim.machine.recorder import Recorded, Recorder
+from tpusim.machine.recorder import Recorder
+from tpusim.machine.stretches import Stretch
 from tpusim.machine.world import World
 from tpusim.program.feed import Feed, intervals_ps
 from tpusim.program.steps import HostTransfer
@@ -79,7 +80,7 @@ class Visit(msgspec.Struct, frozen=True):
     """A visit to steps that others run as well: how long it took, what was recorded, what links carried meanwhile."""
 
     duration_ps: int
-    recorded: Recorded
+    recorded: Stretch
     carried: Mapping[int, float]
 
 

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
 
 import msgspec
 
+from tpusim.machine.stretches import Item, Replay, Row, Stretch, in_a_row, stretch_of
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep
 from tpusim.timeline.records import Record, Repeat
-
-R = TypeVar("R", Record, Repeat)
-
-_MOST_ALIKE = 4
-"""Calls of calls would else be recorded as often as there are ways through them."""
-
-
-class Recorded(msgspec.Struct, frozen=True):
-    """A stretch of what was recorded.
-
-    Where its records are more than four times as many as differ, equal ones are one that counts for all, at the place
-    of the first, and no repetitions are kept.
-    """
-
-    records: Sequence[Record]
-    repeats: Sequence[Repeat]
 
 
 class Recorder:
@@ -33,8 +19,8 @@ class Recorder:
 
     def __init__(self, program: Program, progress: Callable[[Record], None] | None = None) -> None:
         self._numbers = program.step_numbers
-        self.records: list[Record] = []
-        self.repeats: list[Repeat] = []
+        self._items: list[Item] = []
+        self._stretches: list[Stretch] = []
         self._progress = progress
         self._changes: dict[int, dict[int, dict[str, Any]]] = {}
         self._shared: dict[bytes, tuple[Record, ...]] = {}
@@ -58,7 +44,7 @@ class Recorder:
         # One by one: as arguments, of which every kind of step has others, they take three times as long.
         for field, value in details.items():
             setattr(record, field, value)
-        self.records.append(record)
+        self._items.append(record)
         if self._progress is not None:
             self._progress(record)
         return record
@@ -67,55 +53,51 @@ class Recorder:
         """Note what is different in a record for another device that the recorded one stands for."""
         self._changes.setdefault(number, {})[id(record)] = changes
 
+    def mark(self) -> int:
+        """Return the place in what is recorded, to give to ``repeat`` or ``since`` later."""
+        return len(self._items)
+
+    def since(self, mark: int, begin_ps: int) -> Stretch:
+        """Return what was recorded since ``mark``, when the clock stood at ``begin_ps``, to give to ``replay`` later.
+
+        From now on it is one item: marks that were made meanwhile no longer count.
+        """
+        stretch = stretch_of(self._items[mark:], begin_ps)
+        self._stretches.append(stretch)
+        self._items[mark:] = [Replay(stretch, begin_ps, is_first=True)]
+        return stretch
+
+    def replay(self, stretch: Stretch, begin_ps: int) -> None:
+        """Record once more what ``since`` returned, from ``begin_ps`` on."""
+        self._items.append(Replay(stretch, begin_ps, is_first=False))
+
+    def repeat(self, name: str, mark: int, period: tuple[int, int], trips: int) -> None:
+        """Count all records since ``mark`` ``trips`` times more; ``period`` is where on the clock those trips lie."""
+        for item in self._items[mark:]:
+            if not isinstance(item, Repeat):
+                # A factor, since loops inside this one may have raised the count before.
+                item.count *= 1 + trips
+        self._items.append(Repeat(name, *period, trips))
+
+    @cached_property
+    def _row(self) -> Row:
+        """What was recorded until the end of the run."""
+        return in_a_row(stretch_of(self._items), self._stretches)
+
     def records_of(self, number: int) -> tuple[Record, ...]:
         """Return the records of a device; those that agree in all share one tuple."""
         changes = self._changes.get(number, {})
         # As JSON, whose whole numbers have no end: times may be beyond 64 bits.
         key = msgspec.json.encode(sorted(changes.items()))
         if key not in self._shared:
+            records = [item for item in self._row if isinstance(item, Record)]
             varied = (
                 msgspec.structs.replace(record, **changes[id(record)]) if id(record) in changes else record
-                for record in self.records
+                for record in records
             )
-            self._shared[key] = tuple(varied if changes else self.records)
+            self._shared[key] = tuple(varied if changes else records)
         return self._shared[key]
 
-    def mark(self) -> int:
-        """Return the place in the list of records to give to ``repeat`` later."""
-        return len(self.records)
-
-    def since(self, mark: int, begin_ps: int) -> Recorded:
-        """Return what was recorded since ``mark`` as of a clock that began at ``begin_ps``."""
-        found: dict[tuple[object, ...], Record] = {}
-        for record in self.records[mark:]:
-            # What is no time of a record follows from its step.
-            own = record.step, record.name, record.row, record.call, record.is_wait
-            key = *own, record.duration_ps, *record.parts.items()
-            if key in found:
-                found[key].count += record.count
-            else:
-                found[key] = _moved(record, -begin_ps)
-        if len(self.records) - mark > _MOST_ALIKE * len(found):
-            return Recorded(tuple(found.values()), ())
-        repeats = (repeat for repeat in self.repeats if repeat.start_ps >= begin_ps)
-        return Recorded(
-            tuple(_moved(record, -begin_ps) for record in self.records[mark:]),
-            tuple(_moved(repeat, -begin_ps) for repeat in repeats),
-        )
-
-    def replay(self, recorded: Recorded, begin_ps: int) -> None:
-        """Record once more what ``since`` returned, from ``begin_ps`` on."""
-        self.records += [_moved(record, begin_ps) for record in recorded.records]
-        self.repeats += [_moved(repeat, begin_ps) for repeat in recorded.repeats]
-
-    def repeat(self, name: str, mark: int, period: tuple[int, int], trips: int) -> None:
-        """Count all records since ``mark`` ``trips`` times more; ``period`` is where on the clock those trips lie."""
-        for record in self.records[mark:]:
-            # A factor, since loops inside this one may have raised the count before.
-            record.count *= 1 + trips
-        self.repeats.append(Repeat(name, *period, trips))
-
-
-def _moved(one: R, by_ps: int) -> R:
-    """Return a record, or a repetition, at another time."""
-    return msgspec.structs.replace(one, start_ps=one.start_ps + by_ps, end_ps=one.end_ps + by_ps)
+    def repeats(self) -> tuple[Repeat, ...]:
+        """Return where loops repeat."""
+        return tuple(item for item in self._row if isinstance(item, Repeat))

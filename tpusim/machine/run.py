@@ -12,7 +12,7 @@ from itertools import count
 from tpusim.errors import SimulationError, UnsupportedError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology
-from tpusim.limits import DEVICES_APART
+from tpusim.limits import DEVICES_APART, EXECUTIONS
 from tpusim.machine import steps  # noqa: F401 (fills the table of handlers)
 from tpusim.machine.cohorts import (
     MOST_SIMPLE_SPLITS,
@@ -30,7 +30,7 @@ from tpusim.machine.device import Device
 from tpusim.machine.placement import Assignment, Cohort, RunOptions, assign, devices_needed, is_order_open, pod_of
 from tpusim.machine.waits import Standing, deadlock_message, whereabouts
 from tpusim.machine.world import World
-from tpusim.program.module import Program
+from tpusim.program.module import Program, most_executions
 from tpusim.timeline.records import CORE, PodRun, Record, Timeline
 from tpusim.units import PS_PER_US, seconds_to_ps
 
@@ -68,8 +68,11 @@ def simulate_pod(
 
     Several programs run on as many devices as each is for, one after the other. A single program whose devices all do
     the same is simulated on one of them, under the traffic of all. Raises UnsupportedError where more devices differ
-    than can be run one by one.
+    than can be run one by one, or a step runs more often than figures can tell.
     """
+    for program in programs:
+        if fault := EXECUTIONS.fault(most_executions(program)):
+            raise UnsupportedError(f"{program.name}: {fault}: loops and calls in each other multiply")
     pod = pod_of(programs, chip, topology)
     costs = Costs(chip, pod)
     needed = devices_needed(programs)
@@ -162,6 +165,6 @@ def _timeline(core: Core, number: int) -> Timeline:
         # A copy that nothing waits for may outlast the last kernel; the program ends with the core.
         total_ps=core.ended_ps,
         records=device.recorder.records_of(number),
-        repeats=tuple(device.recorder.repeats),
+        repeats=device.recorder.repeats(),
         device=number,
     )

@@ -136,6 +136,22 @@ def written_steps(program: Program) -> int:
     return sum(count for _, count in _walk(program.steps, lambda step: [(inner, 1) for inner in inner_lists(step)]))
 
 
+def most_executions(program: Program) -> int:
+    """Return how often the step of a program may run that runs most often, whatever devices choose at each visit."""
+    return max((count for _, count in _walk(program.steps, _most_children)), default=0)
+
+
+def _most_children(step: AnyStep) -> Sequence[tuple[tuple[AnyStep, ...], int]]:
+    """Return the lists of steps that a step may run, each with the most times that it does."""
+    if not isinstance(step, Loop | Branch) or not step.choices:
+        return children(step)
+    chosen = {number for choice in step.choices for number in choice.values}
+    if isinstance(step, Branch):
+        return [(branch, 1) for number, branch in enumerate(step.branches) if number in chosen | {step.taken}]
+    trips = max(chosen | {step.trips})
+    return ((step.condition, trips + 1), (step.body, trips))
+
+
 _Held = Callable[[AnyStep], Sequence[tuple[tuple[AnyStep, ...], int]]]
 """The lists of steps that a step holds, each with a number of times."""
 

@@ -45,13 +45,14 @@ class Context:
     @property
     def visits(self) -> Visits:
         """What is known at each visit, by device; device 0 alone stands for all if the program does not ask for ids."""
-        # From the outermost on, since computations nest as deep as they like.
-        chain: list[Context] = [self]
-        while (caller := chain[-1].caller) is not None:
-            chain.append(caller)
-        for context in reversed(chain):
-            if context._visits is None:
-                context._visits = context._known_visits()
+        # From the outermost unknown on, since computations nest as deep as they like.
+        unknown: list[Context] = []
+        context: Context | None = self
+        while context is not None and context._visits is None:
+            unknown.append(context)
+            context = context.caller
+        for context in reversed(unknown):
+            context._visits = context._known_visits()
         return self._visits or {}
 
     def _known_visits(self) -> Visits:

@@ -127,7 +127,7 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
         return
     mark, carried = device.recorder.mark(), world.carried()
     yield steps
-    traits = world.costs.steps(steps)
+    traits = world.costs.traits(steps)
     may_differ = traits.varies or _is_paced(core, traits) or _waits_for_others(core, traits)
     if was_alone and not device.in_flight and not may_differ:
         recorded = device.recorder.since(mark, begin_ps)
