@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.machine.collectives import collective, run
 from tpusim.hardware.load import load_chip
 from tpusim.machine.run import simulate_pod
+from tpusim.machine.steps import control
 from tpusim.machine.world import LoopWatch
 from tpusim.program.module import Program
 from tpusim.program.steps import Branch, Call, Choice, Copy, Kernel, Loop, Wait
@@ -42,7 +46,7 @@ def steady_trips(cohorts: int, devices: int, lengths_ps: list[dict[int, int]]) -
         for number in lengths:
             watch.begin(number, trip)
         for number, length_ps in lengths.items():
-            watch.end(number, length_ps)
+            watch.end(number, length_ps, records=1)
         if watch.jump_after:
             return trip
     return 0
@@ -99,3 +103,49 @@ def test_a_second_call_repeats_its_loops_where_it_stands():
     first, second = timeline.repeats
     assert second.start_ps - first.start_ps == timeline.total_ps // 2
     assert (second.trips, second.end_ps - second.start_ps) == (8, first.end_ps - first.start_ps)
+
+
+SLOWER = Kernel(name="t", opcode="fusion", work=Work(ops={"vector": 3e6}))
+NUMBERS = st.lists(st.integers(0, 4), min_size=1, max_size=4)
+
+
+@st.composite
+def holders(draw, depth: int):
+    """Draw a loop, a conditional or a call that chooses at each visit, of steps that may do so too."""
+    kinds = [st.sampled_from([KERNEL, SLOWER, READING, COPY])]
+    inner = st.one_of(*kinds, holders(depth - 1)) if depth else kinds[0]
+    lists = [tuple(draw(st.lists(inner, max_size=3, unique_by=lambda step: step.name))) for _ in range(5)]
+    name, choices = f"h{draw(st.integers(0, 10**9))}", (Choice(tuple(draw(NUMBERS))),)
+    kind = draw(st.sampled_from(["loop", "branch", "call", "async"]))
+    if kind == "loop":
+        return Loop(name=name, opcode="while", choices=choices, trips=2, condition=lists[0], body=lists[1])
+    if kind == "branch":
+        return Branch(name=name, opcode="conditional", choices=choices, branches=tuple(lists))
+    return Call(name=name, opcode="call", body=lists[0], is_async=kind == "async")
+
+
+@settings(max_examples=150)
+@given(st.lists(holders(2), min_size=1, max_size=3, unique_by=lambda step: step.name), st.integers(2, 9))
+def test_trips_with_the_same_choices_are_as_if_played(steps, trips):
+    """What is chosen from trip to trip repeats: each kind of trip is played once, and the time line shows them all."""
+    loop = Loop(name="l", opcode="while", trips=trips, body=(COPY, DONE, *steps))
+    program = Program(name="p", chip="v5e", steps=(loop, KERNEL))
+    with pytest.MonkeyPatch.context() as patch:
+        runs = [simulate_pod([program], load_chip("v5e"))]
+        patch.setattr(control, "_known_trips", lambda *_: None)
+        runs.append(simulate_pod([program], load_chip("v5e")))
+    known, played = ([timeline.records for timeline in run.timelines] for run in runs)
+    assert known == played
+    assert [timeline.total_ps for timeline in runs[0].timelines] == [
+        timeline.total_ps for timeline in runs[1].timelines
+    ]
+
+
+def test_a_loop_beside_a_long_copy_fills_no_memory():
+    """Nothing is alike while the copy is under way; a few rounds of many steps are enough to know the rest."""
+    body = tuple(msgspec.structs.replace(KERNEL, name=f"k{number}") for number in range(5000))
+    loop = Loop(name="l", opcode="while", trips=10**6, body=body)
+    copy = Copy(name="c", opcode="copy-start", n_bytes=1e18)
+    run = simulate_pod([Program(name="p", chip="v5e", steps=(copy, loop))], load_chip("v5e"))
+    assert len(run.timelines[0].records) < 2**17
+    assert sum(record.count for record in run.timelines[0].records if record.is_kernel) == 5000 * 10**6

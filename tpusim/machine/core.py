@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import simpy
@@ -21,6 +21,9 @@ Activity = Generator[simpy.Event, Any, None]
 
 Holding = Generator[simpy.Event | tuple[AnyStep, ...], Any, None]
 """The same of a step that holds others: it yields their lists too, to have them run."""
+
+Choices = Sequence[tuple[Loop | Branch, int]]
+"""Trips and branches that were chosen, one after the other, each with the step that asked."""
 
 Handler = Callable[["Core", Any], Activity | Holding | None]
 """Runs a step of one kind: the returned activity on the core, or None where the core need not wait."""
@@ -64,6 +67,8 @@ class Core:
         self.current: AnyStep | None = None
         self.ended_ps = 0
         self._visits: Counter[object] = Counter()
+        # Where visits differ, in the order in which they were made.
+        self.choices: list[tuple[Loop | Branch, int]] = []
         self._collectives: dict[str, Collective] = {}
         # One table for all computations: a loop may end what was started before it.
         self._started: dict[str, tuple[simpy.Event, str]] = {}
@@ -105,7 +110,23 @@ class Core:
     def chosen(self, step: Loop | Branch, usual: int) -> int:
         """Return the trips of a loop, or the branch, that this device chooses at this visit."""
         values = self.device.cohort.devices.chosen_values(step, self.device.number)
-        return values[(self.visit(id(step)) - 1) % len(values)] if values else usual
+        if not values:
+            return usual
+        number = values[(self.visit(id(step)) - 1) % len(values)]
+        if len(values) > 1:
+            self.choices.append((step, number))
+        return number
+
+    def next_choice(self, step: Loop | Branch, ahead: int) -> int:
+        """Return what ``chosen`` will return for a step that chooses anew at each visit, so many visits later."""
+        values = self.device.cohort.devices.chosen_values(step, self.device.number)
+        return values[(self._visits[id(step)] + ahead) % len(values)]
+
+    def choose(self, choices: Choices) -> None:
+        """Take choices as made, of what is not played because it was before."""
+        for step, _ in choices:
+            self._visits[id(step)] += 1
+        self.choices += choices
 
     def record(
         self, step: AnyStep, start_ps: int, *, row: str = "", end_ps: int | None = None, **details: Any

@@ -16,7 +16,7 @@ from tpusim.machine.recorder import Recorder
 from tpusim.machine.stretches import Stretch
 from tpusim.machine.world import World
 from tpusim.program.feed import Feed, intervals_ps
-from tpusim.program.steps import HostTransfer
+from tpusim.program.steps import Branch, HostTransfer, Loop
 from tpusim.timeline.records import Record
 from tpusim.units import bytes_to_ps, seconds_to_ps
 
@@ -84,6 +84,14 @@ class Visit(msgspec.Struct, frozen=True):
     carried: Mapping[int, float]
 
 
+class Trips(msgspec.Struct, eq=False):
+    """Trips of a loop that began with the same choices: the step that chooses next and what follows, or one trip."""
+
+    chooser: Loop | Branch | None = None
+    after: dict[int, Trips] = msgspec.field(default_factory=dict)
+    visit: Visit | None = None
+
+
 class CopyCost(msgspec.Struct, frozen=True):
     """The bytes of a copy by memory, as the memory feels them, and the details of its record."""
 
@@ -112,6 +120,7 @@ class Device:
         self.dma_latency_ps = seconds_to_ps(chip.dma.fixed_latency_seconds)
         self.in_flight = 0
         self.visits: dict[int, Visit] = {}
+        self.trips: dict[int, Trips] = {}
         self.copies: dict[tuple[object, ...], CopyCost] = {}
         self.host = HostQueues(self.env, self.number, seconds_to_ps(chip.host.latency_seconds))
         if cohort.program.uses_host or options.infeed is not None or options.outfeed is not None:

@@ -23,9 +23,17 @@ if TYPE_CHECKING:
     from tpusim.machine.network import Network
 
 
-MOST_PLAYED_TRIPS = 4096
-"""Where something is always under way beside a loop, its trips never repeat exactly: then the last one played stands
-for the rest, so that a loop of ten million trips costs no more than one of a few thousand."""
+_MOST_PLAYED_TRIPS = 4096
+_MOST_PLAYED_RECORDS = 2**16
+
+
+def is_enough(trips: int, records: int) -> bool:
+    """Return whether so many trips of a loop were played that the last stands for the rest, though they differ.
+
+    Something is always under way beside such a loop. One of ten million trips must cost no more than one of a few
+    thousand, nor fill the memory.
+    """
+    return trips >= _MOST_PLAYED_TRIPS or records >= _MOST_PLAYED_RECORDS
 
 
 class LoopWatch:
@@ -45,14 +53,16 @@ class LoopWatch:
         self._since: dict[int, int] = {}
         self._ended: dict[int, int] = {}
         self.jump_after = 0
+        self._records = 0
 
     def begin(self, number: int, trip: int) -> None:
         """Note that a device begins a trip."""
         self._trip[number] = trip
 
-    def end(self, number: int, length_ps: int) -> None:
-        """Note how long a device's trip was; if it was the last to repeat itself, all may jump."""
+    def end(self, number: int, length_ps: int, records: int) -> None:
+        """Note the length of a device's trip, and its records; if it was the last to repeat itself, all may jump."""
         trip = self._trip[number]
+        self._records += records
         if self._length_ps.get(number) != length_ps:
             self._length_ps[number], self._since[number] = length_ps, trip
         self._ended[trip] = self._ended.get(trip, 0) + 1
@@ -64,7 +74,7 @@ class LoopWatch:
         """Return whether the trips up to one that all have ended stand for those to come."""
         alike = len(set(self._length_ps.values())) == 1
         steady = trip - max(self._since.values())
-        return steady >= (1 if alike else self._patience) or trip >= MOST_PLAYED_TRIPS
+        return steady >= (1 if alike else self._patience) or is_enough(trip, self._records)
 
 
 class World:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from tpusim.machine.core import Activity, Core, Holding, runs
+from collections import Counter
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from simpy import Event
+
+from tpusim.machine.core import Activity, Choices, Core, Holding, runs
 from tpusim.machine.costs import Traits
-from tpusim.machine.device import Visit
-from tpusim.machine.world import MOST_PLAYED_TRIPS, LoopWatch
+from tpusim.machine.device import Trips, Visit
+from tpusim.machine.world import LoopWatch, is_enough
 from tpusim.program.steps import AnyStep, Branch, Call, Loop, Wait
 from tpusim.timeline.records import SPARSECORE
 from tpusim.units import seconds_to_ps
@@ -24,12 +30,16 @@ def run_loop(core: Core, loop: Loop) -> Holding:
     one from it. Where devices wait for each other in the loop, all have to agree to jump.
     """
     device, world = core.device, core.device.world
-    watch, done = _watch(core, loop), 0
+    watch, done, first = _watch(core, loop), 0, device.recorder.mark()
     trips = core.chosen(loop, loop.trips)
+    known = _known_trips(core, loop)
     while done < trips:
         # Asked before the trip as well: a copy that lands during it makes it slower than those to come.
         begin_ps, mark, was_alone = core.now_ps, device.recorder.mark(), not device.in_flight
-        carried = world.carried()
+        if known is not None and was_alone and (yield from _played_before(core, known)):
+            done += 1
+            continue
+        carried, chosen = world.carried(), len(core.choices)
         if watch:
             watch.begin(device.number, done + 1)
         yield loop.condition
@@ -37,9 +47,11 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         yield loop.body
         done += 1
         left, trip_ps = trips - done, core.now_ps - begin_ps
+        if known is not None and was_alone and not device.in_flight:
+            _enter(known, core.choices[chosen:], _visited(core, begin_ps, mark, carried))
         if watch:
-            watch.end(device.number, trip_ps)
-        if left and (done == watch.jump_after if watch else _repeats(core, loop, done, was_alone=was_alone)):
+            watch.end(device.number, trip_ps, device.recorder.mark() - mark)
+        if left and (done == watch.jump_after if watch else _repeats(core, loop, done, first, was_alone=was_alone)):
             end_ps = core.now_ps + left * trip_ps
             device.recorder.repeat(loop.name, mark, (core.now_ps, end_ps), left)
             # Once for all devices: in equal trips all of them send what was sent during this one's.
@@ -82,13 +94,48 @@ def _watch(core: Core, loop: Loop) -> LoopWatch | None:
     return world.loop_watches.setdefault((id(loop), visit), LoopWatch(len(world.cohorts), world.member_count))
 
 
-def _repeats(core: Core, loop: Loop, done: int, *, was_alone: bool) -> bool:
-    """Return whether the trip that a device by itself has just ended stands for all to come."""
+def _repeats(core: Core, loop: Loop, done: int, first: int, *, was_alone: bool) -> bool:
+    """Return whether the trip that a device by itself has just ended stands for all to come; it recorded ``first``."""
     traits = core.device.world.costs.loop(loop)
     if traits.varies or _waits_for_others(core, traits):
         return False
     is_alone = was_alone and not core.device.in_flight
-    return (is_alone and not _is_paced(core, traits)) or done >= MOST_PLAYED_TRIPS
+    recorded = core.device.recorder.mark() - first
+    return (is_alone and not _is_paced(core, traits)) or is_enough(done, recorded)
+
+
+def _known_trips(core: Core, loop: Loop) -> Trips | None:
+    """Return the trips of a loop by what is chosen in them; None where that is not all that tells them apart."""
+    traits = core.device.world.costs.loop(loop)
+    if not traits.varies or _waits_for_others(core, traits) or _is_paced(core, traits):
+        return None
+    return core.device.trips.setdefault(id(loop), Trips())
+
+
+def _played_before(core: Core, trips: Trips) -> Generator[Event, Any, bool]:
+    """Let the clock jump over a trip like which one was played before; return whether there is one."""
+    choices: list[tuple[Loop | Branch, int]] = []
+    ahead: Counter[int] = Counter()
+    while trips.chooser is not None:
+        number = core.next_choice(trips.chooser, ahead[id(trips.chooser)])
+        ahead[id(trips.chooser)] += 1
+        choices.append((trips.chooser, number))
+        if number not in trips.after:
+            return False
+        trips = trips.after[number]
+    if trips.visit is None:
+        return False
+    core.choose(choices)
+    yield from _again(core, trips.visit)
+    return True
+
+
+def _enter(trips: Trips, choices: Choices, visit: Visit) -> None:
+    """Enter a trip that was played, under what was chosen in it."""
+    for chooser, number in choices:
+        trips.chooser = chooser
+        trips = trips.after.setdefault(number, Trips())
+    trips.visit = visit
 
 
 @runs(Branch)
@@ -115,20 +162,31 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     As with a loop's trips, nothing tells two visits apart if nothing was under way beside the core when they began and
     when they ended.
     """
-    device, world, begin_ps = core.device, core.device.world, core.now_ps
+    device, begin_ps = core.device, core.now_ps
     if id(steps) not in device.cohort.program.shared_lists:
         yield steps
         return
     was_alone, known = not device.in_flight, device.visits.get(id(steps))
     if was_alone and known is not None:
-        yield core.env.timeout(known.duration_ps)
-        device.recorder.replay(known.recorded, begin_ps)
-        world.carry(known.carried)
+        yield from _again(core, known)
         return
-    mark, carried = device.recorder.mark(), world.carried()
+    mark, carried = device.recorder.mark(), device.world.carried()
     yield steps
-    traits = world.costs.traits(steps)
+    traits = device.world.costs.traits(steps)
     may_differ = traits.varies or _is_paced(core, traits) or _waits_for_others(core, traits)
     if was_alone and not device.in_flight and not may_differ:
-        recorded = device.recorder.since(mark, begin_ps)
-        device.visits[id(steps)] = Visit(core.now_ps - begin_ps, recorded, world.carried_since(carried))
+        device.visits[id(steps)] = _visited(core, begin_ps, mark, carried)
+
+
+def _visited(core: Core, begin_ps: int, mark: int, carried: Mapping[int, float]) -> Visit:
+    """Return what has been played since a moment."""
+    recorder, world = core.device.recorder, core.device.world
+    return Visit(core.now_ps - begin_ps, recorder.since(mark, begin_ps), world.carried_since(carried))
+
+
+def _again(core: Core, visit: Visit) -> Activity:
+    """Let the clock jump over what was played before."""
+    begin_ps = core.now_ps
+    yield core.env.timeout(visit.duration_ps)
+    core.device.recorder.replay(visit.recorded, begin_ps)
+    core.device.world.carry(visit.carried)
