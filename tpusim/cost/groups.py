@@ -132,11 +132,10 @@ class GroupPlans:
         senders = chips_left(plan.load.links, self._pod)
         # The same whichever group of its kind the plan was made for.
         n_bytes = fsum(plan.load.n_bytes[senders >= 0])
-        is_used = np.zeros(self._pod.chip_count, bool)
-        is_used[self._chips(groups)] = True
-        carried = n_bytes / int(is_used.sum())
-        is_used[senders[senders >= 0]] = True
-        return plan._replace(carried=carried, passing=n_bytes / int(is_used.sum()))
+        # No array of all chips: tens of thousands of messages have two each.
+        chips = set(self._chips(groups).tolist())
+        passed = chips.union(senders[senders >= 0].tolist())
+        return plan._replace(carried=n_bytes / len(chips), passing=n_bytes / len(passed))
 
     def _chips(self, groups: Sequence[Group]) -> np.ndarray:
         """Return the chips of groups, one after the other."""
