@@ -31,7 +31,7 @@ ALLOWED: dict[str, str] = {
     "tpusim/machine/cohorts.py": "how many devices are simulated one by one before some stand for others",
     "tpusim/machine/fluid.py": "rounding of a flow's last bytes",
     "tpusim/machine/network.py": "rounding of a link's share",
-    "tpusim/machine/stretches.py": "records of a time line that writes out what is shared",
+    "tpusim/machine/recording.py": "records of a time line that writes out what is shared",
     "tpusim/machine/steps/kernel.py": "a nanosecond, below which the order of two ends is chance",
     "tpusim/machine/waits.py": "how many devices a message names",
     "tpusim/machine/world.py": "trips that are played before a loop is given up",

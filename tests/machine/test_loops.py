@@ -39,14 +39,14 @@ def test_a_trip_that_waits_in_a_branch_of_few_devices_stands_for_no_other():
     assert lost_ps == [0, 0]
 
 
-def steady_trips(cohorts: int, devices: int, lengths_ps: list[dict[int, int]]) -> int:
+def steady_trips(cohorts: int, devices: int, lengths_ps: list[dict[int, int]], enough: int = 0) -> int:
     """Return how many trips are played before all may jump; every device's trip takes as long as stated."""
     watch = LoopWatch(cohorts, devices)
     for trip, lengths in enumerate(lengths_ps, start=1):
         for number in lengths:
             watch.begin(number, trip)
         for number, length_ps in lengths.items():
-            watch.end(number, length_ps, records=1)
+            watch.end(number, length_ps, is_enough=trip == enough)
         if watch.jump_after:
             return trip
     return 0
@@ -60,6 +60,11 @@ def test_devices_with_equal_trips_jump_after_the_second():
 def test_groups_with_trips_of_their_own_are_played_as_often_as_there_are_devices():
     """A delay may pass on by one device with each trip, so that four devices need four trips without a change."""
     assert steady_trips(2, 4, [{0: 5, 2: 7}] * 9) == 5
+
+
+def test_enough_was_played():
+    """Though no trip is like another."""
+    assert steady_trips(2, 2, [{0: trip, 1: 5} for trip in range(9)], enough=4) == 4
 
 
 def test_a_change_begins_the_count_anew():

@@ -10,6 +10,7 @@ import simpy
 
 from tpusim.errors import SimulationError
 from tpusim.machine.device import Device
+from tpusim.machine.recording import Recording
 from tpusim.machine.rendezvous import split_late
 from tpusim.nesting import on_one_stack
 from tpusim.program.steps import AnyStep, Branch, Call, Collective, Loop, Wait
@@ -56,13 +57,14 @@ _LAUNCH = Call(name="launch", opcode="", category="launch")
 class Core:
     """A processor that issues steps in order: those of the program, or of an asynchronous ``call``.
 
-    ``row`` is its row on the time line.
+    ``row`` is its row on the time line, ``recorded`` what is recorded of it.
     """
 
-    def __init__(self, device: Device, row: str, call: str = "") -> None:
+    def __init__(self, device: Device, row: str, recorded: Recording, call: str = "") -> None:
         self.device = device
         self.env = device.env
         self.row = row
+        self.recorded = recorded
         self.call = call
         self.current: AnyStep | None = None
         self.ended_ps = 0
@@ -133,7 +135,10 @@ class Core:
     ) -> Record:
         """Record that ``step`` held this core, or another ``row``, from ``start_ps`` until now or until ``end_ps``."""
         until_ps = self.now_ps if end_ps is None else end_ps
-        return self.device.recorder.add(step, row or self.row, start_ps, until_ps, self.call, details)
+        record = self.device.recorder.record(step, row or self.row, start_ps, until_ps, self.call, details)
+        self.recorded.items.append(record)
+        self.device.world.played.record()
+        return record
 
     def start(self, step: AnyStep, activity: Generator[simpy.Event, Any, Any], what: str) -> None:
         """Start something beside the core under the name of its step; ``what`` is how a wait for it is called."""

@@ -13,7 +13,7 @@ from tpusim.hardware.units import HOST_IN, HOST_OUT, UNITS, VMEM, peak_bytes_per
 from tpusim.machine.fluid import SharedMemory
 from tpusim.machine.placement import Cohort, RunOptions
 from tpusim.machine.recorder import Recorder
-from tpusim.machine.stretches import Stretch
+from tpusim.machine.recording import Recording
 from tpusim.machine.world import World
 from tpusim.program.feed import Feed, intervals_ps
 from tpusim.program.steps import Branch, HostTransfer, Loop
@@ -80,7 +80,7 @@ class Visit(msgspec.Struct, frozen=True):
     """A visit to steps that others run as well: how long it took, what was recorded, what links carried meanwhile."""
 
     duration_ps: int
-    recorded: Stretch
+    recorded: Recording
     carried: Mapping[int, float]
 
 
@@ -129,6 +129,11 @@ class Device:
             self.host.feed(options.infeed, self.memories[HOST_IN], cohort.program.feeds)
         if options.outfeed is not None:
             self.host.drain(options.outfeed, self.memories[HOST_OUT])
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing is under way beside the core, or so much was played that it counts no longer."""
+        return not self.in_flight or self.world.played.is_enough
 
     def busy_ps(self, n_bytes: Mapping[str, float]) -> dict[str, int]:
         """Return how long bytes keep memories and links busy, those that records show; rows that open are no bytes."""

@@ -117,7 +117,7 @@ class _Run:
         placed = [Cohort(members, *assigned[members[0]]) for members in cohorts]
         self.world = World(costs, placed, len(assigned), for_all=cohorts == ONE_FOR_ALL)
         devices = [Device(self.world, one, options, progress if one.number == 0 else None) for one in placed]
-        self._cores = [Core(device, CORE) for device in devices]
+        self._cores = [Core(device, CORE, device.recorder.whole) for device in devices]
         self._ends = [self.world.env.process(core.run_program()) for core in self._cores]
 
     def finish(self, timeout_seconds: float | None) -> Split | None:
@@ -165,6 +165,6 @@ def _timeline(core: Core, number: int) -> Timeline:
         # A copy that nothing waits for may outlast the last kernel; the program ends with the core.
         total_ps=core.ended_ps,
         records=device.recorder.records_of(number),
-        repeats=device.recorder.repeats(),
+        repeats=device.recorder.repeats,
         device=number,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import simpy
 from simpy.core import StopSimulation
 
+from tpusim.errors import UnsupportedError
 from tpusim.machine.cohorts import Split
 from tpusim.machine.costs import Costs
 from tpusim.machine.fluid import SharedMemory
@@ -24,16 +25,38 @@ if TYPE_CHECKING:
 
 
 _MOST_PLAYED_TRIPS = 4096
-_MOST_PLAYED_RECORDS = 2**16
+"""Trips of a loop that wait for others, or for a host with a pace, before the last stands for the rest."""
+
+_PLAYED_RECORDS, _PLAYED_TIMES = 2**15, 8
+_MOST_RECORDS, _MOST_TIMES = 2**17, 64
 
 
-def is_enough(trips: int, records: int) -> bool:
-    """Return whether so many trips of a loop were played that the last stands for the rest, though they differ.
+class Played:
+    """How much was played so far of a run of so many ``steps``, those of each device that is simulated.
 
-    Something is always under way beside such a loop. One of ten million trips must cost no more than one of a few
-    thousand, nor fill the memory.
+    Calls of calls and loops in loops run their steps more often than can be played one by one. Where nothing is under
+    way beside them one run stands for all. Where something is, every step is played eight times on average before it
+    counts no longer.
     """
-    return trips >= _MOST_PLAYED_TRIPS or records >= _MOST_PLAYED_RECORDS
+
+    def __init__(self, steps: int) -> None:
+        self._records = 0
+        self._enough = _PLAYED_RECORDS + _PLAYED_TIMES * steps
+        self._most = _MOST_RECORDS + _MOST_TIMES * steps
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether what follows is like what was played, whatever is under way beside it."""
+        return self._records >= self._enough
+
+    def record(self) -> None:
+        """Count a record; raise UnsupportedError if devices that wait for each other have to play far too many."""
+        self._records += 1
+        if self._records > self._most:
+            raise UnsupportedError(
+                f"expected a run of at most {self._most:,} records, found more: its devices differ and wait for each "
+                "other, or for a host with a pace, in loops or calls that multiply"
+            )
 
 
 class LoopWatch:
@@ -53,16 +76,16 @@ class LoopWatch:
         self._since: dict[int, int] = {}
         self._ended: dict[int, int] = {}
         self.jump_after = 0
-        self._records = 0
+        self._is_enough = False
 
     def begin(self, number: int, trip: int) -> None:
         """Note that a device begins a trip."""
         self._trip[number] = trip
 
-    def end(self, number: int, length_ps: int, records: int) -> None:
-        """Note the length of a device's trip, and its records; if it was the last to repeat itself, all may jump."""
+    def end(self, number: int, length_ps: int, *, is_enough: bool = False) -> None:
+        """Note how long a device's trip was; if it was the last to repeat itself, or is enough, all may jump."""
         trip = self._trip[number]
-        self._records += records
+        self._is_enough |= is_enough
         if self._length_ps.get(number) != length_ps:
             self._length_ps[number], self._since[number] = length_ps, trip
         self._ended[trip] = self._ended.get(trip, 0) + 1
@@ -74,7 +97,7 @@ class LoopWatch:
         """Return whether the trips up to one that all have ended stand for those to come."""
         alike = len(set(self._length_ps.values())) == 1
         steady = trip - max(self._since.values())
-        return steady >= (1 if alike else self._patience) or is_enough(trip, self._records)
+        return self._is_enough or steady >= (1 if alike else self._patience)
 
 
 class World:
@@ -94,6 +117,7 @@ class World:
         self.for_all = for_all
         self.member_count = sum(len(cohort.members) for cohort in cohorts)
         self.loop_watches: dict[tuple[int, int], LoopWatch] = {}
+        self.played = Played(sum(len(cohort.program.every_step) for cohort in cohorts))
         self.waits = Waits()
         self.channels = Channels(self.env, cohorts)
         self.collectives = Collectives(
@@ -109,6 +133,10 @@ class World:
         from tpusim.machine.network import Network
 
         return Network(self.env, self.pod, self.chip)
+
+    def is_enough(self, trips: int) -> bool:
+        """Return whether so many trips of a loop were played that the last stands for the rest."""
+        return trips >= _MOST_PLAYED_TRIPS or self.played.is_enough
 
     @property
     def now_ps(self) -> int:
@@ -159,7 +187,10 @@ class World:
             self._network.repeat(carried, times)
 
     def carried_since(self, carried: Mapping[int, float]) -> Mapping[int, float]:
-        """Return what the links have carried since then, to give to ``carry`` later."""
+        """Return what the links have carried since then for a device by itself, to give to ``carry`` later."""
+        # What others send meanwhile is theirs: one that waits for none of them sends nothing.
+        if not self.for_all and self.member_count > 1:
+            return {}
         return {key: n_bytes - carried.get(key, 0.0) for key, n_bytes in self.carried().items()}
 
     def carry(self, carried: Mapping[int, float]) -> None:

@@ -91,7 +91,7 @@ def _figures(
     """Return the fields of a record that say what bounds the collective of a device, and which units it keeps busy."""
     latency_ps, done = core.device.world.costs.latency_ps(plan), _activity(core, step, plan)
     # Hops of collectives that run beside each other overlap; only those that the core waits for add up.
-    waited_ps = 0 if step.is_async else latency_ps
+    waited_ps = 0 if step.is_async or core.call else latency_ps
     duration_ps, late_ps = completion.end_ps - start_ps, completion.late_ps(start_ps)
     # Bytes on the links of chips between the members are the members' doing, but keep the links of others busy.
     units = core.device.busy_ps(done | {ICI: plan.passing * step.n_bytes})

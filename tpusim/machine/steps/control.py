@@ -11,7 +11,7 @@ from simpy import Event
 from tpusim.machine.core import Activity, Choices, Core, Holding, runs
 from tpusim.machine.costs import Traits
 from tpusim.machine.device import Trips, Visit
-from tpusim.machine.world import LoopWatch, is_enough
+from tpusim.machine.world import LoopWatch
 from tpusim.program.steps import AnyStep, Branch, Call, Loop, Wait
 from tpusim.timeline.records import SPARSECORE
 from tpusim.units import seconds_to_ps
@@ -30,12 +30,12 @@ def run_loop(core: Core, loop: Loop) -> Holding:
     one from it. Where devices wait for each other in the loop, all have to agree to jump.
     """
     device, world = core.device, core.device.world
-    watch, done, first = _watch(core, loop), 0, device.recorder.mark()
+    watch, done = _watch(core, loop), 0
     trips = core.chosen(loop, loop.trips)
     known = _known_trips(core, loop)
     while done < trips:
         # Asked before the trip as well: a copy that lands during it makes it slower than those to come.
-        begin_ps, mark, was_alone = core.now_ps, device.recorder.mark(), not device.in_flight
+        begin_ps, mark, was_alone = core.now_ps, core.recorded.mark(), device.is_alone
         if known is not None and was_alone and (yield from _played_before(core, known)):
             done += 1
             continue
@@ -47,13 +47,13 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         yield loop.body
         done += 1
         left, trip_ps = trips - done, core.now_ps - begin_ps
-        if known is not None and was_alone and not device.in_flight:
+        if known is not None and was_alone and device.is_alone:
             _enter(known, core.choices[chosen:], _visited(core, begin_ps, mark, carried))
         if watch:
-            watch.end(device.number, trip_ps, device.recorder.mark() - mark)
-        if left and (done == watch.jump_after if watch else _repeats(core, loop, done, first, was_alone=was_alone)):
+            watch.end(device.number, trip_ps, is_enough=world.is_enough(done))
+        if left and (done == watch.jump_after if watch else _repeats(core, loop, done, was_alone=was_alone)):
             end_ps = core.now_ps + left * trip_ps
-            device.recorder.repeat(loop.name, mark, (core.now_ps, end_ps), left)
+            core.recorded.repeat(loop.name, mark, (core.now_ps, end_ps), left)
             # Once for all devices: in equal trips all of them send what was sent during this one's.
             if world.for_all or (watch and device.number == 0):
                 world.repeat(carried, left)
@@ -94,14 +94,13 @@ def _watch(core: Core, loop: Loop) -> LoopWatch | None:
     return world.loop_watches.setdefault((id(loop), visit), LoopWatch(len(world.cohorts), world.member_count))
 
 
-def _repeats(core: Core, loop: Loop, done: int, first: int, *, was_alone: bool) -> bool:
-    """Return whether the trip that a device by itself has just ended stands for all to come; it recorded ``first``."""
+def _repeats(core: Core, loop: Loop, done: int, *, was_alone: bool) -> bool:
+    """Return whether the trip that a device by itself has just ended stands for all to come."""
     traits = core.device.world.costs.loop(loop)
     if traits.varies or _waits_for_others(core, traits):
         return False
-    is_alone = was_alone and not core.device.in_flight
-    recorded = core.device.recorder.mark() - first
-    return (is_alone and not _is_paced(core, traits)) or is_enough(done, recorded)
+    is_alone = was_alone and core.device.is_alone
+    return (is_alone and not _is_paced(core, traits)) or core.device.world.is_enough(done)
 
 
 def _known_trips(core: Core, loop: Loop) -> Trips | None:
@@ -151,7 +150,8 @@ def run_call(core: Core, call: Call) -> Holding | None:
     """Run a called computation here, or beside the core on the sparse cores."""
     if call.is_async:
         # At the costs of this core: how long a sparse core takes for a kernel is published nowhere.
-        core.start(call, Core(core.device, SPARSECORE, call.name).run(call.body), "a call")
+        beside = Core(core.device, SPARSECORE, core.recorded.beside(core.now_ps), call.name)
+        core.start(call, beside.run(call.body), "a call")
         return None
     return _visit(core, call.body)
 
@@ -166,27 +166,27 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     if id(steps) not in device.cohort.program.shared_lists:
         yield steps
         return
-    was_alone, known = not device.in_flight, device.visits.get(id(steps))
+    was_alone, known = device.is_alone, device.visits.get(id(steps))
     if was_alone and known is not None:
         yield from _again(core, known)
         return
-    mark, carried = device.recorder.mark(), device.world.carried()
+    mark, carried = core.recorded.mark(), device.world.carried()
     yield steps
     traits = device.world.costs.traits(steps)
     may_differ = traits.varies or _is_paced(core, traits) or _waits_for_others(core, traits)
-    if was_alone and not device.in_flight and not may_differ:
+    if was_alone and device.is_alone and not may_differ:
         device.visits[id(steps)] = _visited(core, begin_ps, mark, carried)
 
 
 def _visited(core: Core, begin_ps: int, mark: int, carried: Mapping[int, float]) -> Visit:
     """Return what has been played since a moment."""
-    recorder, world = core.device.recorder, core.device.world
-    return Visit(core.now_ps - begin_ps, recorder.since(mark, begin_ps), world.carried_since(carried))
+    recorded = core.recorded.fold(mark, begin_ps)
+    return Visit(core.now_ps - begin_ps, recorded, core.device.world.carried_since(carried))
 
 
 def _again(core: Core, visit: Visit) -> Activity:
     """Let the clock jump over what was played before."""
     begin_ps = core.now_ps
     yield core.env.timeout(visit.duration_ps)
-    core.device.recorder.replay(visit.recorded, begin_ps)
+    core.recorded.replay(visit.recorded, begin_ps)
     core.device.world.carry(visit.carried)

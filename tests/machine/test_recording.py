@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpusim.machine import stretches
+from tpusim.machine import recording
 from tpusim.machine.recorder import Recorder
 from tpusim.program.module import Program
 from tpusim.program.steps import Kernel
@@ -41,27 +41,28 @@ class Machine:
             below = inner(self.bodies, level, number)
             if what == "step":
                 self.now_ps += amount
-                self.recorder.add(STEPS[number], "core", self.now_ps - amount, self.now_ps, "", {})
+                record = self.recorder.record(STEPS[number], "core", self.now_ps - amount, self.now_ps, "", {})
+                self.recorder.whole.items.append(record)
             elif below is not None and what == "call":
                 self.visit(below)
             elif below is not None:
-                begin_ps, mark = self.now_ps, self.recorder.mark()
+                begin_ps, mark = self.now_ps, self.recorder.whole.mark()
                 self.visit(below)
                 end_ps = self.now_ps + amount * (self.now_ps - begin_ps)
-                self.recorder.repeat(f"l{level}", mark, (self.now_ps, end_ps), amount)
+                self.recorder.whole.repeat(f"l{level}", mark, (self.now_ps, end_ps), amount)
                 self.now_ps = end_ps
 
     def visit(self, level):
         """Run a body for the first time, or let the clock jump over it."""
         begin_ps = self.now_ps
         if level in self.visits:
-            stretch, duration_ps = self.visits[level]
+            known, duration_ps = self.visits[level]
             self.now_ps += duration_ps
-            self.recorder.replay(stretch, begin_ps)
+            self.recorder.whole.replay(known, begin_ps)
             return
-        mark = self.recorder.mark()
+        mark = self.recorder.whole.mark()
         self.run(level)
-        self.visits[level] = self.recorder.since(mark, begin_ps), self.now_ps - begin_ps
+        self.visits[level] = self.recorder.whole.fold(mark, begin_ps), self.now_ps - begin_ps
 
 
 def told(bodies, level, now_ps, times, rows, repeats):
@@ -84,7 +85,7 @@ def told(bodies, level, now_ps, times, rows, repeats):
 def shown(recorder):
     """Return the records and repetitions of a recorder as the recursion tells them."""
     records = [(one.name, one.start_ps, one.end_ps, one.count) for one in recorder.records_of(0)]
-    return records, [(one.name, one.start_ps, one.end_ps, one.trips) for one in recorder.repeats()]
+    return records, [(one.name, one.start_ps, one.end_ps, one.trips) for one in recorder.repeats]
 
 
 @settings(max_examples=300)
@@ -104,7 +105,8 @@ def test_of_very_many_visits_the_first_stand_for_all(bodies):
     rows, repeats = [], []
     machine = Machine(bodies)
     told(bodies, len(bodies) - 1, 0, 1, rows, repeats)
-    counted = stretches._counted(stretches.stretch_of(machine.recorder._items), machine.recorder._stretches)
+    recording._count_first(recording._inner_first(machine.recorder.whole))
+    counted = list(recording._first_places(machine.recorder.whole))
     records = [item for item in counted if hasattr(item, "count")]
     assert totals((one.name, one.duration_ps, one.count) for one in records) == totals(
         (name, end_ps - start_ps, times) for name, start_ps, end_ps, times in rows
