@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from errno import EACCES, EBADF
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -52,11 +52,12 @@ def read_bytes(path: str | Path, failing: str, kind: type[TpusimError] = ConfigE
 def read_up_to(read: Callable[[int], bytes], most: int) -> bytes:
     """Return what there is to ``read``, at most so many bytes: one more than a limit tells what is beyond it."""
     # Piece by piece: Python takes as much memory as it is asked to read, and some processes may not have a GiB.
-    pieces, left = [], most
+    content, left = BytesIO(), most
     while left and (piece := read(min(left, _PIECE_BYTES))):
-        pieces.append(piece)
+        content.write(piece)
         left -= len(piece)
-    return b"".join(pieces)
+    # Without a copy, unlike pieces that are joined.
+    return content.getvalue()
 
 
 def _opened(path: str | Path) -> AbstractContextManager[BinaryIO]:

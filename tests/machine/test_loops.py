@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.machine.collectives import collective, run
+from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
 from tpusim.machine.run import simulate_pod
 from tpusim.machine.steps import control
@@ -154,3 +157,47 @@ def test_a_loop_beside_a_long_copy_fills_no_memory():
     run = simulate_pod([Program(name="p", chip="v5e", steps=(copy, loop))], load_chip("v5e"))
     assert len(run.timelines[0].records) < 2**17
     assert sum(record.count for record in run.timelines[0].records if record.is_kernel) == 5000 * 10**6
+
+
+def test_a_device_by_itself_is_not_given_what_others_send():
+    """Its trips are played once for each choice; what the links carried meanwhile was other devices'."""
+    alternating = Branch(name="b", opcode="conditional", branches=((KERNEL,), (SLOWER,)), choices=(Choice((0, 1)),))
+    loop = Loop(name="l", opcode="while", trips=100, body=(alternating,))
+    sums = collective("all-reduce", 1e6, ((2, 3),))
+    both = run("v5e:2x2", only((0,), loop, name="own"), only((2, 3), sums, name="others"), apart=True)
+    alone = run("v5e:2x2", only((2, 3), sums, name="others"), apart=True)
+    assert sum(link.n_bytes for link in both.links) == sum(link.n_bytes for link in alone.links) > 0
+
+
+def test_cores_beside_each_other_count_their_own_trips():
+    """A loop of the core repeats nothing that a call does meanwhile, which began before it."""
+    inner = Loop(name="inner", opcode="while", trips=1000, body=(KERNEL,))
+    beside = Call(name="beside", opcode="async-start", body=(inner,), is_async=True)
+    loop = Loop(name="outer", opcode="while", trips=500, body=(SLOWER, READING))
+    end = Wait(name="end", opcode="async-done", needs=("beside",))
+    program = Program(name="p", chip="v5e", steps=(beside, loop, end))
+    records = simulate_pod([program], load_chip("v5e")).timelines[0].records
+    counts = Counter()
+    for record in records:
+        counts[record.name] += record.count * record.is_kernel
+    assert counts == Counter({"k": 1000, "t": 500, "s": 500})
+
+
+def test_calls_of_calls_beside_the_core_end():
+    """Forty levels of calling twice, which nothing can be told of by one run: in seconds, with all executions."""
+    steps = (KERNEL,)
+    for level in range(40):
+        steps = tuple(Call(name=f"c{level}{side}", opcode="call", body=steps) for side in "ab")
+    beside = Call(name="beside", opcode="async-start", body=steps, is_async=True)
+    end = Wait(name="end", opcode="async-done", needs=("beside",))
+    run = simulate_pod([Program(name="p", chip="v5e", steps=(beside, end))], load_chip("v5e"))
+    assert sum(record.count for record in run.timelines[0].records if record.is_kernel) == 2**40
+
+
+def test_devices_that_wait_in_calls_of_calls_are_refused():
+    """Each call is played, as its devices differ: more than can be."""
+    steps = (collective("all-reduce", 1e3, ((0, 1),)),)
+    for level in range(40):
+        steps = tuple(Call(name=f"c{level}{side}", opcode="call", body=steps) for side in "ab")
+    with pytest.raises(UnsupportedError, match=r"expected a run of at most .* records"):
+        run("v5e:2x2", only((0,), KERNEL, name="own"), *steps, apart=True)

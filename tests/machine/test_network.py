@@ -8,7 +8,7 @@ import simpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.machine.collectives import pod_of
+from tests.machine.collectives import collective, pod_of, run
 from tpusim.cost.links import Load, joined, link_name
 from tpusim.hardware.load import load_chip
 from tpusim.machine.network import LinkDemand, Network, fair_speeds
@@ -105,3 +105,12 @@ def test_what_repeats_is_counted():
     env.run()
     network.repeat(mark, 3)
     assert [use.n_bytes for use in network.uses()] == [180e3, 180e3]
+
+
+def test_links_of_equal_runs_are_equal():
+    """They are made when they are looked at, but a run is data: it can be compared, hashed and printed."""
+    runs = [run("v5e:2x2", collective("all-reduce", 1e6, ((0, 1, 2, 3),))) for _ in range(2)]
+    assert runs[0].links == runs[1].links == tuple(runs[0].links)
+    assert runs[0].links != ()
+    assert hash(runs[0].links) == hash(runs[1].links)
+    assert repr(runs[0].links).startswith("(LinkUse(chip=")

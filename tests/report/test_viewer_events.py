@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import tpusim
+from benchmarks import growth
+from tests.semantics.hlo import parse
 from tpusim.report.viewers.events import unrolled
 from tpusim.timeline.records import Record, Repeat, Timeline
 
@@ -60,7 +62,17 @@ def test_too_many_trips_become_one_long_one():
     ) == Counter(before=1, inner=12, copy=12, outer=3)
 
 
-@pytest.mark.parametrize("most", [0, 200_000])
+def test_loops_in_loops_do_not_double_the_events():
+    """A hundred deep: a bounded number of events, which keep all executions of the core and its time."""
+    run = tpusim.simulate(parse(growth.PROGRAMS["loops"].text(100)), "v5e")
+    events = unrolled(run.timeline, 1000)
+    assert len(events) < 2000
+    assert sum(e.executions for e in events) == sum(record.count for record in run.timeline.records)
+    assert sum(e.duration_ps for e in events if e.record.row == "core") == run.timeline.total_ps
+    assert all(e.start_ps >= 0 and e.end_ps <= run.timeline.total_ps for e in events)
+
+
+@pytest.mark.parametrize("most", [0, 50_000])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_executions_and_times_of_a_real_program_are_kept(name, most):
     """Decoder steps: what the time line counts, event by event."""

@@ -43,7 +43,7 @@ def _segments(timeline: Timeline, amounts: Callable[[Record], Mapping[str, float
                 found[name].append((record.start_ps, record.end_ps, amount / record.duration_ps))
     # Inner loops repeat within the trip of an outer one, and so come first.
     for repeat in sorted(timeline.repeats, key=lambda repeat: repeat.start_ps):
-        window = np.array([repeat.trip_start_ps, repeat.start_ps])
+        window = np.array([repeat.trip_start_ps, repeat.start_ps], dtype=float)
         for segments in found.values():
             share = float(np.diff(_integral(segments, window))[0]) / max(1, repeat.trip_ps)
             segments.append((repeat.start_ps, repeat.end_ps, share))

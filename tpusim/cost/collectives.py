@@ -46,7 +46,7 @@ from tpusim.program.steps import Algorithm
 Item = TypeVar("Item")
 
 MOST_ROUTED = 512
-"""Groups that are no whole twisted torus are routed pair by pair up to this size, larger ones round their ring."""
+"""Groups on a twisted torus that are not all of it are routed pair by pair up to this size, larger ones on a ring."""
 
 _MOST_AT_ONCE = 4096
 """Messages whose routes are kept at the same time."""
@@ -293,15 +293,10 @@ def _exchange_inside(group: _Group, chips: tuple[int, ...]) -> _Inside:
     # Of one byte in all from every chip.
     if torus.twist and len(chips) == torus.chip_count:
         load, hops = _exchange_twisted(torus)
-    elif lines and not torus.twist:
-        parts = [_exchange_along(torus, chips, line) for line in lines]
-        load, hops = joined([load for load, _ in parts]), sum(hops for _, hops in parts)
-        way = "one axis after the other, each both ways"
     elif not torus.twist:
-        # Chips anywhere: each message by itself.
         senders = np.bincount(chips, minlength=torus.chip_count)
         carried, hops = exchanged(torus, senders, senders / len(chips))
-        load = load_from(carried)
+        load, way = load_from(carried), "one axis after the other, each both ways" if lines else ALONE
     elif len(chips) <= MOST_ROUTED:
         load, hops = _exchange_in_pairs(group.pod, chips)
     else:
@@ -456,38 +451,6 @@ def _routed(torus: Torus, source: int, target: int, n_bytes: float) -> list[Load
     """Return the loads of a message between chips, in equal parts over its shortest ways."""
     routes = [torus.route(source, way) for way in torus.displacements(source, target)]
     return [Load(np.array(route, np.int64), np.full(len(route), n_bytes / len(routes))) for route in routes]
-
-
-def _exchange_along(torus: Torus, chips: tuple[int, ...], line: _Line) -> tuple[Load, int]:
-    """Return the load along one axis of an all-to-all whose messages take one axis after the other."""
-    size, count = torus.sizes[line.axis], len(line.places)
-    change, farthest = np.zeros((size + 1, 2)), 0
-    for here, there in permutations(line.places, 2):
-        for up, share in _ways_round(there - here, size, torus.wraps[line.axis]):
-            farthest = max(farthest, abs(up))
-            # Marked where it begins and ends; summed up afterwards, which is quick for long axes too.
-            for start, end in _spans(here, up, size):
-                change[start, int(up < 0)] += share / count
-                change[end, int(up < 0)] -= share / count
-    profile = change.cumsum(axis=0)[:size]
-    profile[profile < 1e-12] = 0.0
-    return _on_line(torus, chips, line, profile), farthest
-
-
-def _ways_round(distance: int, size: int, wraps: bool) -> list[tuple[int, float]]:
-    """Return the shortest ways along an axis as steps up (negative: down) with the share of the bytes on each."""
-    if not wraps:
-        return [(distance, 1.0)]
-    up = distance % size
-    return [(up, 0.5), (up - size, 0.5)] if 2 * up == size else [(up if 2 * up < size else up - size, 1.0)]
-
-
-def _spans(here: int, up: int, size: int) -> list[tuple[int, int]]:
-    """Return the places whose links are used, from and up to, cut where the axis begins again."""
-    first, last = (here, here + up) if up > 0 else (here + up + 1, here + 1)
-    if first < 0:
-        return [(first + size, size), (0, last)] if last > 0 else [(first + size, last + size)]
-    return [(first, last)] if last <= size else [(first, size), (0, last - size)]
 
 
 def _exchange_in_pairs(pod: Pod, chips: tuple[int, ...]) -> tuple[Load, int]:

@@ -16,7 +16,7 @@ def exchanged(torus: Torus, senders: np.ndarray, sent: np.ndarray) -> tuple[np.n
     """Return what each link of a slice carries, and the links to the farthest chip that gets anything.
 
     By chip there are the number of ``senders`` and the bytes ``sent`` there by each. A message goes in equal parts both
-    ways round where these are as long. Of senders that form no block the farthest may be said to be farther than it is.
+    ways round where these are as long.
     """
     carried = np.zeros((torus.chip_count, len(torus.sizes), 2))
     for axis, (size, stride) in enumerate(zip(torus.sizes, torus.strides, strict=True)):
@@ -51,10 +51,10 @@ def _up(begins: np.ndarray, ends: np.ndarray, wraps: bool) -> np.ndarray:
 
 
 def _farthest(torus: Torus, senders: np.ndarray, sent: np.ndarray) -> int:
-    reach = np.zeros(torus.chip_count, np.int64)
+    """Return the most links between a sender and a chip that gets anything: what is farthest is so axis by axis."""
+    reach = np.where(senders > 0, 0.0, -np.inf)
     for axis, (size, stride) in enumerate(zip(torus.sizes, torus.strides, strict=True)):
-        places = np.nonzero(senders.reshape(-1, size, stride).any(axis=(0, 2)))[0]
-        apart = abs(np.arange(size)[None, :] - places[:, None])
+        apart = abs(np.subtract.outer(np.arange(size), np.arange(size)))
         shortest = np.minimum(apart, size - apart) if torus.wraps[axis] else apart
-        reach.reshape(-1, size, stride)[:] += shortest.max(axis=0, initial=0)[:, None]
-    return int(reach[sent > 0].max(initial=0)) if senders.any() else 0
+        reach = (reach.reshape(-1, size, 1, stride) + shortest[:, :, None]).max(axis=1)
+    return int(reach.ravel()[sent > 0].max(initial=0.0)) if senders.any() else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from operator import eq
 
 import numpy as np
 from simpy import Environment
@@ -39,6 +40,15 @@ class LinkUses(Collection[LinkUse]):
     def __iter__(self) -> Iterator[LinkUse]:
         for number, n_bytes, busy_ps in zip(self._numbers, self._n_bytes, self._busy_ps, strict=True):
             yield LinkUse(*link_name(self._pod, int(number)), float(n_bytes), int(busy_ps))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Collection) and len(self) == len(other) and all(map(eq, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
 
     def __contains__(self, link: object) -> bool:
         return any(link == one for one in self)

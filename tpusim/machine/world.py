@@ -28,7 +28,7 @@ _MOST_PLAYED_TRIPS = 4096
 """Trips of a loop that wait for others, or for a host with a pace, before the last stands for the rest."""
 
 _PLAYED_RECORDS, _PLAYED_TIMES = 2**15, 8
-_MOST_RECORDS, _MOST_TIMES = 2**17, 64
+_MOST_RECORDS, _MOST_TIMES = 2**17, 16
 
 
 class Played:

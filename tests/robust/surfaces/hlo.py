@@ -8,11 +8,13 @@ import pickle
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from random import Random
 
 from tests.robust.contract import Wrong, check_text, pick, surface
+from tests.robust.control import control_flow
 from tests.robust.mutations import encoded, mutated_bytes, mutated_text, mutated_tree
 from tests.robust.programs import mutated_hlo, scheduled, texts_of, unscheduled
 from tests.robust.wire import mutated_message
@@ -24,6 +26,8 @@ from tpusim.ir.module import Module
 from tpusim.pipeline.compile import compile_program
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import execute, lower, read_program, simulate
+from tpusim.program.module import walk
+from tpusim.program.steps import Kernel
 from tpusim.program.stored import decode_program, encode_program
 from tpusim.report.json.page import json_text
 from tpusim.report.json.run import run_page
@@ -55,8 +59,8 @@ def check_result(result: Result) -> None:
         json_text(run_page(summary, result.communication, {}, result.cost()))
 
 
-def _run(module: Module, content: bytes, schedule: str = "") -> None:
-    """Check and run a module; what one refuses the other one has to refuse."""
+def _run(module: Module, content: bytes, schedule: str = "") -> Result:
+    """Check and run a module, and return the result; what one refuses the other one has to refuse."""
     wrong = _stated_wrong(module)
     try:
         result = simulate(module, chip_for(content), schedule=schedule, allow_overflow=pick(content, 2) == 0)
@@ -67,12 +71,30 @@ def _run(module: Module, content: bytes, schedule: str = "") -> None:
     if wrong:
         raise Wrong(f"run takes what check refuses: {wrong}")
     check_result(result)
+    return result
 
 
 @surface("hlo", lambda random: mutated_hlo(random, scheduled()), 24)
 def take_scheduled(content: bytes, folder: Path) -> None:
     """Read, check, lower and run a scheduled program, and print what came of it."""
     _run(read_program("case.hlo.txt", content), content)
+
+
+@surface("control", control_flow, 2)
+def take_control_flow(content: bytes, folder: Path) -> None:
+    """Run a program of calls, loops and conditionals: each kernel as often as its text says, where that is certain."""
+    result = _run(read_program("case.hlo.txt", content), content)
+    if result.program.choosers:
+        return
+    expected, found = Counter[str](), Counter[str]()
+    for step, count in walk(result.program.steps):
+        if isinstance(step, Kernel):
+            expected[step.name] += count
+    for record in result.timeline.records:
+        if record.name in expected and not record.is_wait:
+            found[record.name] += record.count
+    if found != expected:
+        raise Wrong(f"kernels ran {+(found - expected)} more and {+(expected - found)} less often than the text says")
 
 
 @surface("unscheduled", lambda random: mutated_hlo(random, unscheduled()), 6)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from tpusim.timeline.records import CORE, Record, Repeat, Timeline
 
-MOST_EVENTS = 200_000
+MOST_EVENTS = 50_000
 """Viewers show so many within seconds; loops that would make more are drawn as one long trip."""
 
 
@@ -34,14 +34,22 @@ def unrolled(timeline: Timeline, most: int = MOST_EVENTS) -> list[Event]:
     """Return the events of a run in order of their starts; a record of ``count`` executions happens so often.
 
     A loop that repeats has its trip drawn again for each repetition, or, where that would make more than ``most``
-    events, one trip that is as much longer.
+    events, one trip that is as much longer, of a single event for each record if even that is too much.
     """
     events = [Event(record.start_ps, record.end_ps, 1, record) for record in timeline.records]
     done = Counter({id(event.record): 1 for event in events})
     # Inner loops were recorded before outer ones, whose trips then contain what the inner ones have become.
     for repeat in timeline.repeats:
         trip = _trip(repeat, events, done)
-        more = _again(repeat, trip) if len(events) + len(trip) * repeat.trips <= most else _longer(repeat, trip)
+        if len(events) + len(trip) * repeat.trips <= most:
+            more = _again(repeat, trip)
+        else:
+            if len(events) + len(trip) > most:
+                # Loops in loops double what a trip has.
+                drawn = set(map(id, trip))
+                trip = _merged(trip)
+                events = [event for event in events if id(event) not in drawn] + trip
+            more = _longer(repeat, trip)
         for record in {id(event.record): event.record for event in trip}.values():
             done[id(record)] *= 1 + repeat.trips
         events += more
@@ -69,6 +77,21 @@ def _again(repeat: Repeat, trip: Sequence[Event]) -> list[Event]:
     """Return the events of one trip at every repetition of it."""
     shifts = [number * repeat.trip_ps for number in range(1, repeat.trips + 1)]
     return [e._replace(start_ps=e.start_ps + s, end_ps=e.end_ps + s) for s in shifts for e in trip]
+
+
+def _merged(trip: Sequence[Event]) -> list[Event]:
+    """Return for each record of a trip one event, as long as all of its own, one after the other on each row."""
+    of_each: dict[int, list[Event]] = defaultdict(list)
+    for event in trip:
+        of_each[id(event.record)].append(event)
+    merged = []
+    ends_ps: dict[str, int] = {}
+    for events in of_each.values():
+        first = events[0]
+        start_ps = ends_ps.get(first.record.row, first.start_ps)
+        end_ps = ends_ps[first.record.row] = start_ps + sum(event.duration_ps for event in events)
+        merged.append(Event(start_ps, end_ps, sum(event.executions for event in events), first.record))
+    return merged
 
 
 def _longer(repeat: Repeat, trip: Sequence[Event]) -> list[Event]:

@@ -89,6 +89,14 @@ class _Drawn:
         self.events = unrolled(timeline)
         self.rows = _Rows()
         self.placed = [(event, self.rows.row(event)) for event in self.events]
+        self._details: dict[tuple[int, int], dict[str, Any]] = {}
+
+    def details(self, event: Event) -> dict[str, Any]:
+        """Return what is shown of an event; those of one record share it."""
+        key = id(event.record), event.executions
+        if key not in self._details:
+            self._details[key] = _details(event)
+        return self._details[key]
 
 
 def _arrows(drawn: list[_Drawn], processes: dict[int, int]) -> Iterator[dict[str, Any]]:
@@ -184,7 +192,7 @@ class _Rows:
 def _slices(event: Event, row: int, drawn: _Drawn) -> Iterator[dict[str, Any]]:
     """Yield an event's own slice and one for each unit that it kept busy."""
     record = event.record
-    yield _slice(record.name, row, event.start_ps, event.duration_ps, _details(event))
+    yield _slice(record.name, row, event.start_ps, event.duration_ps, drawn.details(event))
     if record.row == CORE:
         for unit in record.units:
             yield _slice(record.name, drawn.rows.number(UNITS[unit].label), event.start_ps, event.busy_ps(unit), {})
