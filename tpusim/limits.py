@@ -86,8 +86,8 @@ EXECUTIONS: Final = Limit("executions of a step", 10**200, least=0)
 INLINED: Final = Limit("instructions in place of calls", 2**18, least=0)
 """Of one computation: calls of calls multiply."""
 
-BLOCKS: Final = Limit("blocks along a matrix", 2**9)
-"""Of one that is factored or solved with, block by block: 65,536 columns, 16 GiB of numbers, on chips of 128 lanes."""
+BLOCKS: Final = Limit("blocks along a matrix", 2**8)
+"""Of one that is factored or solved with, block by block: 32,768 columns, 4 GiB of numbers, on chips of 128 lanes."""
 
 FEED_SECONDS: Final = Limit("seconds for an item of a feed", 10**6, least=0)
 """Twelve days for one item."""

@@ -551,3 +551,14 @@ def test_groups_of_features_are_a_dimension_that_a_window_goes_along(groups, is_
     assert ("feature_group_count" not in convolution.attributes) == is_whole
     inputs = normal(2, 9, 7, 12), normal(3, 2, 12 // groups, 24)
     assert close(values(made, *inputs), values(module, *inputs), "convolution")
+
+
+def test_groups_of_features_may_have_no_window():
+    """A convolution of a batch with features alone has no dimension for one."""
+    module, made = decomposed("""
+    x = f32[3,4] parameter(0)
+    w = f32[2,10] parameter(1)
+    ROOT out = f32[3,10] convolution(x, w), dim_labels=bf_io->bf, feature_group_count=2
+    """)
+    inputs = normal(3, 4), normal(2, 10)
+    assert close(values(made, *inputs), values(module, *inputs), "convolution")

@@ -244,3 +244,9 @@ def test_a_collective_in_pieces_is_the_collective():
     for own, whole in tpusim.execute(parse_module(SourceText("async.hlo", ASYNC)), [[x], [x + 2]]):
         np.testing.assert_array_equal(own, whole[:2] if own[0] == 1 else whole[2:])
         np.testing.assert_array_equal(whole, [1, 2, 3, 4])
+
+
+def test_what_gives_one_array_gives_no_tuple():
+    """The halves of numbers come from a call each."""
+    with pytest.raises(ProgramError, match="expected what 'X64SplitLow' gives"):
+        run_ours(call("X64SplitLow", "(f32[4], f32[4])", "f64[4]"), [np.zeros(4)])

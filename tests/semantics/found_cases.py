@@ -229,6 +229,7 @@ INFERRED = {
     "fusion_c1": "2 for 1",
     "fusion_c2": "f32[3] for parameter 0 of shape f32[2]",
     "custom_call_c3": "u32[] of 0 operands",
+    "custom_call_c4": "f32[2] of (), not an array of at least 1 dimensions as the first operand of PartialReduce",
     "groups_c2": "none",
     "groups_c3": "{{0,1},{}}",
     "groups_c4": "{{0,1},{1}}",

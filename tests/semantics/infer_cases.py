@@ -498,6 +498,10 @@ OURS: dict[str, tuple[str, str]] = {
         'u64[] custom-call(), custom_call_target="GetRngSeed"',
         'u32[] custom-call(), custom_call_target="GetRngSeed"',
     ),
+    "custom_call_c4": (
+        'f32[2] custom-call(f32[4], f32[]), custom_call_target="PartialReduce"',
+        'f32[2] custom-call(), custom_call_target="PartialReduce"',
+    ),
     "groups_c2": (
         _REDUCED + ", channel_id=1, use_global_device_ids=true",
         _REDUCED.replace("{{0,1},{2}}", "{}") + ", channel_id=1, use_global_device_ids=true",

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
+from tpusim.compiler.channels import earlier_ends, ends_of, put_behind
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import FREE, VIEWS
@@ -21,10 +22,10 @@ from tpusim.shapes.shape import ArrayShape
 
 def schedule(draft: Draft, target: Target) -> None:
     """Give every computation that runs as a part of the program the better of the two orders."""
-    for graph in draft.running():
-        memory = _Memory(graph)
-        first = memory.nodes
-        graph.sequence = min(first, _ListOrder(memory).run(), key=memory.peak_bytes)
+    for graph, ends in ends_of(draft).items():
+        memory, earlier = _Memory(graph), earlier_ends(ends)
+        orders = (put_behind(order, earlier) for order in (memory.nodes, _ListOrder(memory).run()))
+        graph.sequence = min(orders, key=memory.peak_bytes)
     draft.attributes["is_scheduled"] = True
 
 

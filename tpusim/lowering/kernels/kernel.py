@@ -56,6 +56,7 @@ from tpusim.semantics.products import (
     result_kinds,
 )
 from tpusim.shapes.address import padded_element_count, physical_bytes
+from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, leaves
 from tpusim.units import seconds_to_ps
 
@@ -295,7 +296,8 @@ def gone_through(body: Body) -> ArrayShape:
     if item.instruction.opcode == "tuple":
         item = next((body.values[at] for at in item.operands[:1] if at >= 0), item)
     name = item.instruction.operands[0] if item.instruction.opcode == "reduce" else item.instruction.name
-    return leaves(item.computation[name].shape)[0]
+    # A call for its effects gives nothing.
+    return next(iter(leaves(item.computation[name].shape)), ArrayShape(DTYPES["u8"]))
 
 
 def _main_first(

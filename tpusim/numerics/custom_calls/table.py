@@ -49,7 +49,7 @@ def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> An
     if registered is not None and registered.numerics is not None:
         return _checked(_user_value(registered.numerics, instruction, operands), instruction.shape, name)
     if name in _BUILT_IN:
-        return _BUILT_IN[name](site, instruction, operands)
+        return _in_form(_BUILT_IN[name](site, instruction, operands), instruction)
     if not _is_wrapper(site, instruction):
         raise UnsupportedError(
             f"{instruction.name}: nothing says what the custom call {name!r} computes"
@@ -94,6 +94,19 @@ def _is_wrapper(site: Site, instruction: Instruction) -> bool:
     taken = [parameter.shape for parameter in computation.parameters]
     plain = [shape_text(shape, layout=False) for shape in (*taken, computation.root.shape)]
     return plain == [shape_text(shape, layout=False) for shape in (*operands, instruction.shape)]
+
+
+def _in_form(value: Any, instruction: Instruction) -> Any:
+    """Return what a target computes if it is a tuple of as many parts wherever the instruction says that it is one."""
+    todo: list[tuple[Any, Shape]] = [(value, instruction.shape)]
+    while todo:
+        part, shape = todo.pop()
+        if isinstance(shape, TupleShape):
+            if not isinstance(part, (tuple, list)) or len(part) != len(shape.elements):
+                name = instruction.attributes["custom_call_target"]
+                raise ProgramError(f"{instruction.name}: expected what {name!r} gives, found {instruction.shape}")
+            todo += zip(part, shape.elements, strict=True)
+    return value
 
 
 def _checked(value: Any, shape: Shape, name: str) -> Any:

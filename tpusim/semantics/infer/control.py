@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tpusim.ir.module import Instruction
 from tpusim.semantics.infer.async_ops import elements_of
+from tpusim.semantics.infer.custom_calls import call_fault
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import PRED, dynamic_flags, plain
 from tpusim.shapes.dtype import DTYPES
@@ -124,6 +125,8 @@ def _custom_call(site: Site) -> Shape:
         site.operands or not compatible(result, ArrayShape(DTYPES["u64"]))
     ):
         raise broken("custom_call_c3", f"{plain(result)} of {len(site.operands)} operands")
+    if wanted := call_fault(site.instruction, site.operands, result):
+        raise broken("custom_call_c4", f"{plain(result)} of {plain(TupleShape(tuple(site.operands)))}, not {wanted}")
     return result
 
 

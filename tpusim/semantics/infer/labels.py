@@ -270,6 +270,7 @@ LABELS: Final = {
     "custom_call_c1": "operand_layout_constraints for each operand",
     "custom_call_c2": "operand_layout_constraints of the operands' shapes",
     "custom_call_c3": "a GetRngSeed without operands that gives a scalar of u64",
+    "custom_call_c4": "a target of the TPU compiler's own to take and give what it works on",
     # Collectives.
     "groups_c1": "a channel_id where use_global_device_ids is true",
     "groups_c2": "replica_groups where ids count replicas and partitions together",

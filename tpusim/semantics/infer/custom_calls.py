@@ -1,0 +1,50 @@
+"""Custom calls to targets of the TPU compiler's own: what they must be given, and give, to be what they are called.
+
+A target that a user has registered means what the user says. Other targets may take and give anything.
+
+Source: programs compiled ahead of time; XLA, approx_topk and the TPU compiler's expanders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tpusim.ir.custom_calls import registered_for
+from tpusim.ir.module import Instruction
+from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, leaves
+
+_MATRICES: Final = (
+    "Cholesky CompactWyHelper Eigh EighTpu InvertDiagBlocksLowerTriangular InvertDiagBlocksUpperTriangular"
+    " LuDecompositionBlock LuRealDecompositionBlock QrDecompositionBlock"
+).split()
+_WORDS: Final = "GatherScatterIndicesBitpacked X64Combine X64SplitHigh X64SplitLow".split()
+_SAME: Final = ("AssumeGatherIndicesInBound",)
+_LEAST_RANK: Final = dict.fromkeys(_MATRICES, 2) | dict.fromkeys((*_WORDS, *_SAME), 0) | {"PartialReduce": 1, "TopK": 1}
+"""By target the dimensions that its first operand has at least."""
+
+
+def call_fault(call: Instruction, operands: Sequence[Shape], result: Shape) -> str:
+    """Return what a target of the TPU compiler's own misses, or nothing."""
+    target = str(call.attributes.get("custom_call_target", ""))
+    if registered_for(call) is not None:
+        return ""
+    if target == "AllocateBuffer" and not isinstance(result, ArrayShape | BufferShape):
+        return f"an array that {target} gives room to"
+    if target == "ConcatBitcast" and not (operands and min(map(_rank, (*operands, result))) > 0):
+        return f"arrays of at least 1 dimensions as the operands and the result of {target}"
+    rank = _LEAST_RANK.get(target)
+    if rank is None:
+        return ""
+    if not operands or _rank(operands[0]) < rank:
+        return f"an array of at least {rank} dimensions as the first operand of {target}"
+    first = next(iter(leaves(result)), None)
+    if first is None or _rank(first) < min(rank, 1):
+        return f"an array of at least {min(rank, 1)} dimensions as the result of {target}"
+    return ""
+
+
+def _rank(shape: Shape) -> int:
+    """Return the dimensions of an array, or of the one in a buffer; -1 of anything else."""
+    held = shape.element if isinstance(shape, BufferShape) else shape
+    return held.rank if isinstance(held, ArrayShape) else -1
