@@ -230,7 +230,7 @@ class Module:
 
     @cached_property
     def updates(self) -> dict[str, dict[int, int]]:
-        """By fused computation which result is an update of which parameter: what ``semantics.aliasing`` found so far."""
+        """By fused computation which result updates which parameter: what ``semantics.aliasing`` found so far."""
         return {}
 
     def __getitem__(self, name: str) -> Computation:
