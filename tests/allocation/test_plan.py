@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from tests.lowering.hlo import lower_module_text, lower_text
 from tpusim.allocation.liveness import table_size
+from tpusim.allocation.plan import TABLES
+from tpusim.hardware.load import load_chip
 from tpusim.program.buffers import Buffer
 from tpusim.program.module import Program
 from tpusim.shapes.notation import parse_shape
@@ -212,6 +215,17 @@ def test_scratch_of_a_kernel_lives_with_it():
     program = lower_text(f"%a = {BIG} parameter(0)\nROOT %b = {BIG} negate(%a), backend_config={config}")
     (scratch,) = [b for b in program.buffers if b.kind == "scratch"]
     assert (scratch.n_bytes, scratch.space, scratch.first, scratch.last) == (65536, "vmem", 1, 1)
+
+
+@pytest.mark.parametrize("granule_bytes", [4, 512, 16384, 16385, 10**6, 10**9])
+def test_the_heap_holds_tables_of_any_granule(granule_bytes):
+    """The buffer of tables is as large as they are, and temporaries are never fewer bytes than none."""
+    chip = structs.replace(load_chip("v5e"), tuple_table_granule_bytes=granule_bytes)
+    program = lower_module_text(LOOP, chip)
+    (tables,) = [buffer for buffer in program.buffers if buffer.name == TABLES]
+    assert tables.n_bytes >= table_size(TupleShape((parse_shape("f32[]"),) * 3), granule_bytes)
+    assert tables.n_bytes % 16384 == 0
+    assert program.temp_bytes >= 0
 
 
 @pytest.mark.parametrize(("count", "granule_bytes", "n_bytes"), [(1, 4, 4), (5, 4, 20), (5, 16, 32), (129, 512, 1024)])

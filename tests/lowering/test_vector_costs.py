@@ -6,6 +6,9 @@ import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_text
 from tpusim.hardware.load import load_chip
+from tpusim.lowering.kernels.vector import computation_cost
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 
 CHIP = load_chip("v5e")
 MOVES, OPS = CHIP.vector_ops.moves, CHIP.vector_ops.ops
@@ -268,3 +271,20 @@ def test_bf16_fills_half_a_word_where_the_unit_computes_in_it(chip, registers):
 def test_padding_is_computed_with():
     """Of 9 x 130 elements two tiles of each of two rows of tiles."""
     assert_computes(work_of(("f32[9,130]",), "f32[9,130]", "negate(%a)"), at_cost((4, OPS["negate"])))
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_scalar_computations_may_call_each_other_at_any_depth(calls):
+    """Two calls at every level double the work, not the time that it takes to add it up."""
+    depth = 3000 if calls == 1 else 60
+    head = "x = f32[] parameter(0) y = f32[] parameter(1)"
+    lines = [f"g0 {{ {head} ROOT r = f32[] add(x, y) }}"]
+    for level in range(1, depth + 1):
+        first = f"a = f32[] call(x, y), to_apply=g{level - 1}" if calls == 2 else ""
+        last = f"ROOT r = f32[] call({'a' if calls == 2 else 'x'}, y), to_apply=g{level - 1}"
+        lines.append(f"g{level} {{ {head} {first} {last} }}")
+    entry = f"ENTRY e {{ a = f32[] parameter(0) ROOT n = f32[] call(a, a), to_apply=g{depth} }}"
+    module = parse_module(SourceText("m.hlo", "\n".join(["HloModule m", *lines, entry])))
+    chip = load_chip("v5e")
+    one, all_ = computation_cost(module, "g0", chip), computation_cost(module, f"g{depth}", chip)
+    assert all_.ops == {unit: count * calls**depth for unit, count in one.ops.items()}

@@ -52,6 +52,28 @@ def test_each_root_of_a_fusion_is_written_over_its_own_operand():
     assert of_fusion(outer, result=f"(f32[1], {A})") == {1: 1}
 
 
+DEPTH = 3000
+"""Several times as deep as Python's own stack."""
+
+
+def test_an_update_may_stand_behind_any_number_of_views():
+    """A chain of bitcasts is followed without a call for each."""
+    lines = [f"v0 = {A} dynamic-update-slice(a, u, i)", *(f"v{n + 1} = {A} bitcast(v{n})" for n in range(DEPTH))]
+    assert of_fusion("\n".join(lines) + f" ROOT r = {A} bitcast(v{DEPTH})") == {0: 1}
+
+
+def test_fusions_may_nest_at_any_depth():
+    """The update is found in the innermost one, from the outermost and from each in between."""
+    # Parameters in the order of those of the innermost.
+    header = f"i = s32[] parameter(0) u = f32[1] parameter(1) a = {A} parameter(2)"
+    levels = [
+        f"n{n} {{ {header} ROOT f = {A} fusion(i, u, a), kind=kLoop, calls={f'n{n - 1}' if n else 'inner'} }}"
+        for n in range(DEPTH)
+    ]
+    module = parse("\n".join(["HloModule m", INNER, *levels, f"ENTRY e {levels[-1].partition(' ')[2]}"]))
+    assert all(in_place_operands(module, one.root) == {0: 2} for one in module.computations if one.name != "inner")
+
+
 ALIASES = {
     "{}: (1, {})": {0: 1},
     "{1}: (1, {})": {1: 1},

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.semantics.windows import DIMENSIONS, WINDOWS, naive_meetings
-from tpusim.semantics.windows import find_pairing, find_phases, meeting_pairs, output_size
+from tpusim.ir.attributes import WindowDimension
+from tpusim.semantics.windows import Paired, find_pairing, find_phases, how_paired, meeting_pairs, output_size
 
 
 @given(WINDOWS, st.integers(1, 9))
@@ -34,6 +35,9 @@ def test_pairings_are_what_the_definition_meets(dimension):
     found = find_pairing(window, input_size, size)
     assert (found is not None) == is_pairing
     assert found is None or sorted(zip(found.outputs, found.taps, found.inputs, strict=True)) == met
+    inputs = {place for _, _, place in met}
+    paired = Paired(is_outer=len(inputs) == 1, is_batch=len(inputs) == len(met))
+    assert how_paired(window, input_size, size) == (paired if is_pairing else None)
 
 
 @given(DIMENSIONS)
@@ -42,6 +46,33 @@ def test_pairs_agree_with_counting(dimension):
     input_size, window = dimension
     size = output_size(window, input_size)
     assert meeting_pairs(window, input_size, size) == len(naive_meetings(window, input_size, size))
+
+
+@given(WINDOWS, st.integers(0, 9), st.integers(0, 9))
+def test_any_part_of_the_outputs_is_counted(window, input_size, size):
+    """Also where the window hangs over, and where no output or input is."""
+    assert meeting_pairs(window, input_size, size) == len(naive_meetings(window, input_size, size))
+
+
+HUGE = 2**40
+
+
+def test_sizes_beyond_counting_are_counted():
+    """Each of as many kernel positions as there are bytes in a terabyte; all that is looked at is their bounds."""
+    assert meeting_pairs(WindowDimension(HUGE), 16, 0) == 0
+    assert meeting_pairs(WindowDimension(HUGE), HUGE + 9, 10) == 10 * HUGE
+    assert meeting_pairs(WindowDimension(HUGE, pad_low=HUGE - 1, pad_high=HUGE - 1), HUGE, 2 * HUGE - 1) == HUGE**2
+    assert how_paired(WindowDimension(HUGE, stride=HUGE - 1, lhs_dilate=HUGE), HUGE, HUGE) == Paired(False, True)
+    outer = WindowDimension(HUGE, pad_low=HUGE - 1, pad_high=HUGE - 1, reversal=True)
+    assert how_paired(outer, 1, HUGE) == Paired(True, False)
+    assert how_paired(WindowDimension(HUGE), HUGE, 1) is None
+
+
+def test_kernel_positions_that_only_padding_meets_are_not_looked_at():
+    """A phase is found in no time however far the window reaches beyond the input."""
+    (phase,) = find_phases(WindowDimension(HUGE, pad_low=HUGE - 3), 3, 2)
+    assert (phase.n_taps, phase.start, phase.reach) == (4, -1, 5)
+    assert find_phases(WindowDimension(HUGE), 16, 0) == ()
 
 
 @given(WINDOWS, st.integers(1, 9))

@@ -63,7 +63,8 @@ def plan_buffers(
     liveness = Liveness(module, granule_bytes)
     places, tables = _places(liveness)
     reuse_output_memory(places, module_order(module))
-    table_bytes = len(tables) * alignment_bytes(HBM)
+    # A table that is larger than the alignment, of thousands of elements or under a large granule, takes more of them.
+    table_bytes = sum(aligned(n_bytes, alignment_bytes(HBM)) for n_bytes in tables)
     beside = table_bytes + sum(p.n_bytes for p in places if p.kind == "constant" and p.space == HBM)
     heap_bytes = fill_heap(places, HBM, lambda: room_bytes() - beside - SPARE_BYTES)
     of_tables: list[Buffer] = []

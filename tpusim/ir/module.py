@@ -228,6 +228,11 @@ class Module:
         """Which of its computations are alike; nothing calls the entry, of which there is one."""
         return Likeness(one for one in self.computations if one.name != self.entry_name)
 
+    @cached_property
+    def updates(self) -> dict[str, dict[int, int]]:
+        """By fused computation which result updates which parameter: what ``semantics.aliasing`` found so far."""
+        return {}
+
     def __getitem__(self, name: str) -> Computation:
         return self.by_name[name]
 

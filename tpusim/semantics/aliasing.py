@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from functools import partial
+from typing import TypeAlias
 
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import IN_PLACE, VIEWS
+from tpusim.nesting import walk_nested
 from tpusim.shapes.shape import leaves
+
+_Walk: TypeAlias = Generator[str, dict[int, int], dict[int, int]]
+"""A walk of a fused computation, which yields the names of those in it, and is sent their updates."""
 
 
 def joins_operands(instruction: Instruction) -> bool:
@@ -42,20 +48,42 @@ def in_place_operands(module: Module, instruction: Instruction) -> dict[int, int
     """Return which results (by leaf) must lie where an operand does: updates in place, and what the text states."""
     if instruction.opcode in IN_PLACE:
         return {0: 0}
-    found = {}
-    if "output_to_operand_aliasing" in instruction.attributes:
-        found = {index: operand for index, operand in _attribute(instruction) if index is not None}
-    called = module[instruction.attributes["calls"]] if instruction.opcode == "fusion" else None
+    found = _stated(instruction)
+    if instruction.opcode != "fusion":
+        return found
+    called = instruction.attributes["calls"]
     # Hardly any fusion has what updates in place: what its opcodes are is known before its roots are followed.
-    if called and called.opcodes & _MAY_UPDATE:
+    return found | walk_nested(partial(_updates, module), called) if module[called].opcodes & _MAY_UPDATE else found
+
+
+def _updates(module: Module, name: str) -> _Walk:
+    """Walk a fused computation, and return which parameter each of its results (by leaf) is an update of."""
+    known, called = module.updates, module[name]
+    # A fusion that many hold, or that is asked for at every level around it, is walked once.
+    if name not in known:
         # Only a root can be written over an operand: a value inside a fusion has no buffer.
         roots = called.operands_of(called.root) if called.root.opcode == "tuple" else (called.root,)
-        targets = ((index, _updated_parameter(module, called, root)) for index, root in enumerate(roots))
-        found |= {index: target for index, target in targets if target is not None}
-    return found
+        found = {}
+        for index, root in enumerate(roots if called.opcodes & _MAY_UPDATE else ()):
+            value = behind_views(called, root)
+            operand = 0 if value.opcode in IN_PLACE else None
+            if value.opcode == "fusion":
+                operand = (_stated(value) | (yield value.attributes["calls"])).get(0)
+            target = None if operand is None else _parameter_behind(called, value.operands[operand])
+            if target is not None:
+                found[index] = target
+        known[name] = found
+    return known[name]
 
 
 _MAY_UPDATE = IN_PLACE | {"fusion"}
+
+
+def _stated(instruction: Instruction) -> dict[int, int]:
+    """Return which results (by leaf) the text states to lie where an operand does."""
+    if "output_to_operand_aliasing" not in instruction.attributes:
+        return {}
+    return {index: operand for index, operand in _attribute(instruction) if index is not None}
 
 
 def _attribute(instruction: Instruction) -> Iterator[tuple[int | None, int]]:
@@ -64,16 +92,6 @@ def _attribute(instruction: Instruction) -> Iterator[tuple[int | None, int]]:
         if not alias.operand_index and alias.operand < len(instruction.operands):
             # Aliases inside nested tuples do not occur in practice.
             yield (alias.output_index or (0,))[0] if len(alias.output_index) < 2 else None, alias.operand
-
-
-def _updated_parameter(module: Module, computation: Computation, value: Instruction) -> int | None:
-    """Return the number of the parameter that ``value`` updates in place, or None."""
-    if value.opcode in VIEWS:
-        return _updated_parameter(module, computation, computation[value.operands[0]])
-    if value.opcode == "fusion":
-        inner = in_place_operands(module, value).get(0)
-        return None if inner is None else _parameter_behind(computation, value.operands[inner])
-    return _parameter_behind(computation, value.operands[0]) if value.opcode in IN_PLACE else None
 
 
 def _parameter_behind(computation: Computation, name: str) -> int | None:

@@ -20,7 +20,7 @@ import msgspec
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
 from tpusim.semantics.precision import product_passes
-from tpusim.semantics.windows import find_pairing, meeting_pairs
+from tpusim.semantics.windows import how_paired, meeting_pairs
 from tpusim.shapes.shape import ArrayShape
 
 BATCH, ROWS, COLUMNS, DEPTH, WINDOW = "batch", "rows", "columns", "depth", "window"
@@ -129,9 +129,9 @@ def dimension_kind(window: WindowDimension, input_size: int, size: int) -> str:
 
     ``input_size`` and ``size`` are those of the left side and of the result.
     """
-    pairing = find_pairing(window, input_size, size)
-    if pairing is not None:
-        return COLUMNS if pairing.is_outer else BATCH if len(set(pairing.inputs)) == len(pairing.inputs) else WINDOW
+    paired = how_paired(window, input_size, size)
+    if paired is not None:
+        return COLUMNS if paired.is_outer else BATCH if paired.is_batch else WINDOW
     if window.size == 1:
         return ROWS
     return DEPTH if size == 1 else WINDOW

@@ -9,9 +9,12 @@ Source: XLA, Operation Semantics, ConvWithGeneralPadding.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from tpusim.ir.attributes import WindowDimension
 
@@ -76,7 +79,7 @@ class _Tap(NamedTuple):
 
 
 class _Meetings(NamedTuple):
-    """All kernel positions that share a residue with some output; phases are ``period`` outputs apart."""
+    """The kernel positions that may meet an input, and those between; phases are ``period`` outputs apart."""
 
     taps: tuple[_Tap, ...]
     period: int
@@ -95,7 +98,10 @@ def _meetings(window: WindowDimension, input_size: int, size: int) -> _Meetings:
     period, step = window.lhs_dilate // divisor, window.stride // divisor
     # stride / divisor and the period have no common factor, so exactly one residue solves it.
     inverse, taps = pow(step, -1, period), []
-    for number in range(window.size):
+    # The first output meets the last input at the end of those that may meet any, the last output the first input.
+    begin = max(0, -(((size - 1) * window.stride - window.pad_low) // window.rhs_dilate))
+    end = min(window.size, (window.pad_low + (input_size - 1) * window.lhs_dilate) // window.rhs_dilate + 1)
+    for number in range(begin, end if input_size and size else begin):
         distance = window.pad_low - number * window.rhs_dilate
         if distance % divisor:
             continue
@@ -108,8 +114,90 @@ def _meetings(window: WindowDimension, input_size: int, size: int) -> _Meetings:
 
 @lru_cache(maxsize=1024)
 def meeting_pairs(window: WindowDimension, input_size: int, size: int) -> int:
-    """Count the (output, kernel) position pairs of one dimension that meet an input, not a hole or padding."""
-    return sum(max(0, tap.last - tap.first + 1) for tap in _meetings(window, input_size, size).taps)
+    """Count the (output, kernel) position pairs of one dimension that meet an input, not a hole or padding.
+
+    In closed form, however large the sizes are. Of every ``spacing`` kernel positions one may meet an input, at outputs
+    ``period`` apart: tap u with a distance d that falls evenly meets, for whole v, input ``d * carry + v * step`` at
+    output ``d * inverse + v * period``. The bounds of v that outputs and inputs set are lines in u, whose floors are
+    summed; those of outputs rise faster, so that each of the two is the nearer bound up to one crossing.
+    """
+    divisor = gcd(window.stride, window.lhs_dilate)
+    common = gcd(window.rhs_dilate, divisor)
+    if window.pad_low % common or min(input_size, size, window.size) <= 0:
+        return 0
+    spacing, fall = divisor // common, window.rhs_dilate // common
+    first = window.pad_low // common * pow(fall, -1, spacing) % spacing
+    period, step = window.lhs_dilate // divisor, window.stride // divisor
+    inverse = pow(step, -1, period)
+    carry = (step * inverse - 1) // period
+    distance = (window.pad_low - window.rhs_dilate * first) // divisor
+    outputs = _Line(inverse * fall, -inverse * distance, period)
+    inputs = _Line(carry * fall, -carry * distance, step)
+    over_outputs, over_inputs = step * (size - 1), period * (input_size - 1)
+    begin = max(0, -((over_outputs - distance) // fall))
+    end = min(-((first - window.size) // spacing), (distance + over_inputs) // fall + 1)
+    if begin >= end:
+        return 0
+    crossing = min(max(begin, (over_inputs - over_outputs + distance) // fall + 1), end)
+    most = outputs.raised(size - 1).floors(begin, crossing) + inputs.raised(input_size - 1).floors(crossing, end)
+    crossing = min(max(begin, distance // fall + 1), end)
+    return most - inputs.raised(-1).floors(begin, crossing) - outputs.raised(-1).floors(crossing, end)
+
+
+class _Line(NamedTuple):
+    """The line ``(slope * u + start) / divisor``."""
+
+    slope: int
+    start: int
+    divisor: int
+
+    def raised(self, by: int) -> _Line:
+        """Return the line that starts higher."""
+        return self._replace(start=self.start + by)
+
+    def floors(self, begin: int, end: int) -> int:
+        """Sum the whole parts of the line for ``begin <= u < end``, in as many steps as Euclid's algorithm takes."""
+        count, total = end - begin, 0
+        slope, divisor, start = self.slope, self.divisor, self.start + self.slope * begin
+        while count > 0:
+            # What is whole in each is summed at once; of what remains, rows are counted instead of columns.
+            total += count * (count - 1) // 2 * (slope // divisor) + count * (start // divisor)
+            slope, start = slope % divisor, start % divisor
+            rows = (slope * count + start) // divisor
+            start, slope, divisor, count = (slope * count + start) % divisor, divisor, slope, rows
+        return total
+
+
+class Paired(NamedTuple):
+    """Of a dimension that pairs off its arrays, whether all pairs meet one input, and whether each has its own."""
+
+    is_outer: bool
+    is_batch: bool
+
+
+@lru_cache(maxsize=1024)
+def how_paired(window: WindowDimension, input_size: int, size: int) -> Paired | None:
+    """Return how outputs and kernel positions pair off, None if they do not: ``find_pairing`` without the pairs.
+
+    Two pairs that share a position are one step of the other two apart, so that the first of them also meets in a
+    dimension that is a step smaller: no pair has to be looked at, of which there may be as many as elements.
+    """
+    n_pairs = meeting_pairs(window, input_size, size)
+    # A pair alone says nothing of what the dimension is, and a window of one tap costs nothing more.
+    if n_pairs < 2:
+        return None
+    stride, hole, reach = window.stride, window.lhs_dilate, window.rhs_dilate
+    by_tap, by_output, by_input = gcd(stride, hole), gcd(reach, hole), gcd(stride, reach)
+    shared_tap = meeting_pairs(window, input_size - stride // by_tap, size - hole // by_tap)
+    fewer = replace(window, size=window.size - hole // by_output)
+    if shared_tap or meeting_pairs(fewer, input_size - reach // by_output, size):
+        return None
+    # Of two that meet one input, the second has the later output and the earlier kernel position.
+    skipped = stride // by_input
+    later = replace(window, size=window.size - skipped, pad_low=window.pad_low - skipped * reach)
+    shared_input = meeting_pairs(later, input_size, size - reach // by_input)
+    first = bisect_left(range(input_size), 1, key=lambda place: meeting_pairs(window, place + 1, size))
+    return Paired(meeting_pairs(window, first + 1, size) == n_pairs, not shared_input)
 
 
 @lru_cache(maxsize=1024)
@@ -118,17 +206,16 @@ def find_pairing(window: WindowDimension, input_size: int, size: int) -> Pairing
 
     A dimension in which a single pair meets is left to the windows.
     """
+    if how_paired(window, input_size, size) is None:
+        return None
     found = _meetings(window, input_size, size)
     meets = [tap for tap in found.taps if tap.first <= tap.last]
     # In the order of outputs the result needs no further sorting.
     pairs = sorted(
         (tap.phase + found.period * tap.first, tap.offset + found.step * tap.first, tap.number) for tap in meets
     )
-    outputs = tuple(output for output, _, _ in pairs)
-    # A pair alone says nothing of what the dimension is, and a window of one tap costs nothing more.
-    if len(pairs) < 2 or any(tap.last > tap.first for tap in meets) or len(set(outputs)) < len(outputs):
-        return None
-    return Pairing(outputs, tuple(place for _, place, _ in pairs), tuple(tap for _, _, tap in pairs))
+    outputs, inputs, taps = zip(*pairs, strict=True)
+    return Pairing(outputs, inputs, taps)
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,7 @@ costs per register come from the chip's table of operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import lru_cache
 from math import ceil, log2, prod
 
@@ -19,6 +19,7 @@ from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES
 from tpusim.lowering.scope import Notes, entering
+from tpusim.nesting import walk_nested
 from tpusim.program.work import Matmul, Work, scaled, sum_work
 from tpusim.semantics.scalars import literal_number, origin_of
 from tpusim.shapes.address import padded_element_count
@@ -99,11 +100,20 @@ def stored_registers(n_bytes: float, chip: Chip) -> float:
 
 def computation_cost(module: Module, name: str, chip: Chip) -> Work:
     """Return the work of a scalar computation, and of those that it calls, applied to one register of elements."""
-    instructions = module[name].instructions
-    costs = (chip.vector_ops.ops.get(instruction.opcode) for instruction in instructions)
-    called = (inner for i in instructions if i.opcode in CALLS for inner in i.called_computations)
-    inside = (computation_cost(module, inner, chip) for inner in called)
-    return sum_work((*(Work(ops=cost) for cost in costs if cost is not None), *inside))
+    known: dict[str, Work] = {}
+
+    def cost(name: str) -> Generator[str, Work, Work]:
+        # A computation that several call, at every level twice say, is gone through once.
+        if name not in known:
+            instructions = module[name].instructions
+            costs = (chip.vector_ops.ops.get(instruction.opcode) for instruction in instructions)
+            parts = [Work(ops=each) for each in costs if each is not None]
+            for inner in (one for i in instructions if i.opcode in CALLS for one in i.called_computations):
+                parts.append((yield inner))
+            known[name] = sum_work(parts)
+        return known[name]
+
+    return walk_nested(cost, name)
 
 
 def _words(shape: ArrayShape, *, native_bf16: bool) -> float:

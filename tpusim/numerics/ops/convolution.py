@@ -44,6 +44,11 @@ class Sliding(NamedTuple):
         """How many dimensions come before the batch of the lhs."""
         return self.lhs.ndim - len(self.windows) - 2
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of its result."""
+        return (*self.lhs.shape[: self.n_lead + 1], *self.sizes, self.rhs.shape[-1])
+
     def without(self, axis: int, lhs: Array, rhs: Array) -> Sliding:
         """Return the same without one spatial dimension, which ``lhs`` and ``rhs`` have no longer."""
         windows = self.windows[:axis] + self.windows[axis + 1 :]
@@ -93,6 +98,9 @@ def _split(array: Array, axis: int, groups: int) -> Array:
 
 def _slide(arithmetic: Arithmetic, problem: Sliding) -> Array:
     """Take dimensions that are no windows out of the problem, one after the other, and slide what is left."""
+    # Where nothing is multiplied, sizes may be beyond any array that has elements: nothing of them is gone through.
+    if not (problem.lhs.size and problem.rhs.size):
+        return np.zeros(problem.shape, product_type(arithmetic))
     input_sizes = problem.lhs.shape[problem.n_lead + 1 : -1]
     dimensions = list(zip(problem.windows, input_sizes, problem.sizes, strict=True))
     for axis, dimension in enumerate(dimensions):
@@ -140,13 +148,12 @@ def _spread(part: Array, axis: int, outputs: tuple[int, ...], size: int) -> Arra
 def _in_phases(arithmetic: Arithmetic, problem: Sliding, phases: list[tuple[Phase, ...]]) -> Array:
     """Return the result of a problem all of whose dimensions are windows, phase by phase."""
     lead = problem.n_lead
-    dimensions = (*problem.lhs.shape[: lead + 1], *problem.sizes, problem.rhs.shape[-1])
     combinations = list(product(*phases))
     # Undilated inputs, nearly all there are, have one phase and need no second array for the result.
     if len(combinations) == 1 and tuple(phase.n_outputs for phase in combinations[0]) == problem.sizes:
         return _one_phase(arithmetic, problem, combinations[0])
     # Outputs that no phase reaches see only padding and holes.
-    whole = np.zeros(dimensions, product_type(arithmetic))
+    whole = np.zeros(problem.shape, product_type(arithmetic))
     for combination in combinations:
         places = tuple(slice(p.first, p.first + p.period * p.n_outputs, p.period) for p in combination)
         whole[(slice(None),) * (lead + 1) + places] = _one_phase(arithmetic, problem, combination)

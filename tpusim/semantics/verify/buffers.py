@@ -107,16 +107,20 @@ def _buffer_indices(shape: Shape) -> list[tuple[int, ...]]:
 def _writer_count(view: View, call: Call, index: tuple[int, ...]) -> int:
     """Return how many users may write the buffer at an index of a value, through tuples and their elements."""
     computation, count = call.computation, 0
-    for user in users_of(call):
-        if user.opcode in _WRITERS or async_phase(user.opcode) == "start":
-            count += 1
-        elif user.opcode == "get-tuple-element" and index and user.attributes["index"] == index[0]:
-            count += _writer_count(view, Call(computation, user), index[1:])
-        elif user.opcode == "tuple" and user.name == computation.root_name:
-            # What a loop's body gives, the next iteration takes.
-            callers = view.callers.get(computation.name, ())
-            count += any(caller.instruction.opcode == "while" for caller in callers)
-        elif user.opcode == "tuple":
-            inside = (user.operands.index(call.instruction.name), *index)
-            count += _writer_count(view, Call(computation, user), inside)
+    # Not one call in the other: tuples and their elements may follow each other at any length.
+    waiting = [(call, index)]
+    while waiting:
+        call, index = waiting.pop()
+        for user in users_of(call):
+            if user.opcode in _WRITERS or async_phase(user.opcode) == "start":
+                count += 1
+            elif user.opcode == "get-tuple-element" and index and user.attributes["index"] == index[0]:
+                waiting.append((Call(computation, user), index[1:]))
+            elif user.opcode == "tuple" and user.name == computation.root_name:
+                # What a loop's body gives, the next iteration takes.
+                callers = view.callers.get(computation.name, ())
+                count += any(caller.instruction.opcode == "while" for caller in callers)
+            elif user.opcode == "tuple":
+                inside = (user.operands.index(call.instruction.name), *index)
+                waiting.append((Call(computation, user), inside))
     return count
