@@ -21,6 +21,7 @@ from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import ON_RINGS
 from tpusim.semantics.device_groups import stated_groups
+from tpusim.semantics.infer.types import one_or_tuple
 from tpusim.semantics.marks import BY_SLICE
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
@@ -121,7 +122,9 @@ def start_early(draft: Draft, target: Target) -> None:
 
 def _split(graph: Graph, node: Node) -> Node:
     """Put a start and an end in place of a collective; return the start."""
-    shape = TupleShape((*(operand.shape for operand in node.operands), node.shape))
+    # Of one that writes into an array the source alone is sent; several that are sent at once are a tuple.
+    sent = node.operands[:1] if "slice_sizes" in node.attributes else node.operands
+    shape = TupleShape((one_or_tuple([operand.shape for operand in sent]), node.shape))
     start = graph.add(f"{node.opcode}-start", shape, node.operands, node.attributes)
     done = graph.add(f"{node.opcode}-done", node.shape, [start], like=node)
     graph.replace(node, done)
