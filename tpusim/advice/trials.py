@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
+from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from tpusim.analysis.answers.findings import Basis, Finding
@@ -71,12 +72,19 @@ def made_of(computation: Computation, names: Collection[str]) -> set[str]:
 
 
 def products_of(module: Module, home: Computation, of: Instruction) -> Iterator[tuple[Computation, Instruction]]:
-    """Yield the products that an instruction is or calls."""
-    if of.opcode in PRODUCT_ROLES:
-        yield home, of
-    for name in of.called_computations:
-        for inner in module[name]:
-            yield from products_of(module, module[name], inner)
+    """Yield the products that an instruction is or calls, each once."""
+    seen = set[str]()
+    waiting: list[Iterator[tuple[Computation, Instruction]]] = [iter([(home, of)])]
+    while waiting:
+        found = next(waiting[-1], None)
+        if found is None:
+            waiting.pop()
+            continue
+        if found[1].opcode in PRODUCT_ROLES:
+            yield found
+        called = [module[name] for name in found[1].called_computations if name not in seen]
+        seen.update(computation.name for computation in called)
+        waiting += [zip(repeat(one), one) for one in reversed(called)]
 
 
 class Case:

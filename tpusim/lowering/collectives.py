@@ -115,19 +115,26 @@ def _hbm_bytes(sent: Sequence[Instruction], collective: Instruction, kind: str, 
 
 def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction] | None:
     """Return the collective that a fused or called computation holds, with the computation it stands in."""
-    computation = scope.module[name]
-    # Hardly any computation has one: what its opcodes are is known before they are gone through.
-    if not computation.opcodes & MAY_HOLD:
-        return None
-    for instruction in [one for one in computation.instructions if one.opcode in MAY_HOLD]:
-        if is_collective(instruction):
-            return computation, instruction
-        # The computation that a reduction applies is called too, but holds no collective: not searched.
-        called = instruction.called_computations if instruction.opcode in CALLS else ()
-        found = next(filter(None, (inner_collective(scope, name) for name in called)), None)
-        if found:
+    seen, waiting = {name}, [_may_hold(scope.module[name])]
+    while waiting:
+        found = next(waiting[-1], None)
+        if found is None:
+            waiting.pop()
+            continue
+        if is_collective(found[1]):
             return found
+        # The computation that a reduction applies is called too, but holds no collective: not searched.
+        called = [one for one in found[1].called_computations if found[1].opcode in CALLS and one not in seen]
+        seen.update(called)
+        waiting += [_may_hold(scope.module[one]) for one in reversed(called)]
     return None
+
+
+def _may_hold(computation: Computation) -> Iterator[tuple[Computation, Instruction]]:
+    """Yield what of a computation may be or hold a collective, with the computation."""
+    # Hardly any computation has one: what its opcodes are is known before they are gone through.
+    instructions = computation.instructions if computation.opcodes & MAY_HOLD else ()
+    return ((computation, one) for one in instructions if one.opcode in MAY_HOLD)
 
 
 def is_collective(instruction: Instruction) -> bool:

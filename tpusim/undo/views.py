@@ -9,6 +9,7 @@ Source: XLA, ``ShapeUtil::DecomposeBitcast``, by idea.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 from tpusim.draft import Graph, Node
@@ -100,6 +101,7 @@ def _fill_tiles(whole: ArrayShape, parts: list[ArrayShape], along: int) -> bool:
 # Elements in the order in which they lie in memory, tiles aside.
 
 
+@lru_cache(maxsize=1024)
 def _same_order(before: ArrayShape, after: ArrayShape) -> bool:
     """Return whether the elements of both, taken in the order of their dimensions in memory, lie at the same places."""
     # Inside kernels there are arrays without tiles: registers, of which only the order is said.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cached_property
+from collections.abc import Generator, Iterable, Sequence
+from functools import cached_property, partial
 
 import msgspec
 from msgspec import structs
 
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import VIEWS
+from tpusim.nesting import walk_nested
 
 _NAMES = VIEWS | {"parameter"}
 
@@ -57,7 +58,7 @@ def inline(module: Module, computation: Computation, instruction: Instruction) -
     if instruction.opcode != "fusion":
         return Body((item,), 0, operands)
     found: list[Inner] = []
-    root = _open(module, item, found)
+    root = walk_nested(partial(_open, module, found), item)
     if root < 0:
         # It returns an operand: of that alone the parameter is a value, so that there is one to return.
         called = module[instruction.attributes["calls"]]
@@ -66,7 +67,7 @@ def inline(module: Module, computation: Computation, instruction: Instruction) -
     return Body(tuple(found), root, operands)
 
 
-def _open(module: Module, fusion: Inner, found: list[Inner]) -> int:
+def _open(module: Module, found: list[Inner], fusion: Inner) -> Generator[Inner, int, int]:
     """Append what a fusion runs to ``found``; return where its value is."""
     called = module[fusion.instruction.attributes["calls"]]
     at: dict[str, int] = {}
@@ -77,7 +78,7 @@ def _open(module: Module, fusion: Inner, found: list[Inner]) -> int:
             continue
         item = Inner(called, inner, tuple(map(place, inner.operands)))
         if inner.opcode == "fusion":
-            at[inner.name] = _open(module, item, found)
+            at[inner.name] = yield item
         else:
             at[inner.name] = len(found)
             found.append(item)
