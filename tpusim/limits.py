@@ -61,9 +61,6 @@ COMPUTED_DEVICES: Final = Limit("a number of devices whose values are computed",
 DEVICES_APART: Final = Limit("a number of devices that are run one by one", 2**15)
 """Each is a run of its own on the one clock; no slice of a known chip has as many."""
 
-RANK: Final = Limit("a number of dimensions", 2**5, least=0)
-"""Of an array: half of what NumPy has, since computing cuts dimensions in two; XLA's own are far below."""
-
 POSITIONS: Final = Limit("positions of a schedule", 2**20, least=0)
 """That buffers of a program without one count in: how much is alive is told for each."""
 

@@ -7,7 +7,6 @@ import pytest
 from tests.build.builder_cases import add, arrays
 from tpusim.build.builder import Builder, Op
 from tpusim.errors import ProgramError
-from tpusim.limits import RANK
 from tpusim.semantics.verify.module import problems
 from tpusim.shapes.notation import parse_shape
 
@@ -378,10 +377,3 @@ def test_padding_may_be_named_as_the_document_does(padding, size) -> None:
     (x,) = arrays(b, "f32[5]")
     found = b.reduce_window(x, b.constant(0.0), lambda p, q: p + q, [3], [2], padding)
     assert shape_of(found).startswith(f"f32[{size}]")
-
-
-def test_what_is_built_has_a_bounded_number_of_dimensions():
-    """As in a text: a broadcast may not make more."""
-    builder = Builder("b")
-    with pytest.raises(ProgramError, match=f"at most {RANK.most}, found {RANK.most + 1}"):
-        builder.broadcast(builder.constant(1.0, "f32"), [1] * (RANK.most + 1))

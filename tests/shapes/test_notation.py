@@ -7,7 +7,6 @@ from hypothesis import given
 
 from tests.shapes.strategies import arrays, shapes
 from tpusim.errors import ProgramError
-from tpusim.limits import RANK
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.layout import COMBINE, Layout
 from tpusim.shapes.notation import parse_shape, parse_shape_prefix
@@ -205,14 +204,3 @@ def test_endless_lists_are_refused_at_once(text):
     """Megabytes of sizes are garbage; reading them all would take seconds and half a gigabyte."""
     with pytest.raises(ProgramError, match="at most 4,096 entries"):
         parse_shape(text)
-
-
-@pytest.mark.parametrize("bound", ["", "<="])
-def test_an_array_has_a_bounded_number_of_dimensions(bound):
-    """Beyond it NumPy has no arrays, and looking for layouts takes minutes; either reader says where."""
-    most = parse_shape(f"f32[{','.join([f'{bound}1'] * RANK.most)}]")
-    assert isinstance(most, ArrayShape)
-    assert most.rank == RANK.most
-    with pytest.raises(ProgramError, match=f"at most {RANK.most}, found {RANK.most + 1}") as caught:
-        parse_shape(f"f32[{','.join([f'{bound}1'] * (RANK.most + 1))}]")
-    assert caught.value.span is not None

@@ -16,14 +16,13 @@ import msgspec
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.ir.attributes import ComputationName, Symbol
 from tpusim.ir.module import RESERVED_WORDS, Computation, Instruction, Module
-from tpusim.limits import RANK
 from tpusim.semantics.infer.rules import infer_shape
 from tpusim.semantics.infer.site import UNKNOWN, InTheMaking, Site
 from tpusim.semantics.verify.shapes import check_precision
 from tpusim.semantics.verify.view import Call
 from tpusim.shapes.dtype import DType, dtype
 from tpusim.shapes.notation import parse_shape
-from tpusim.shapes.shape import ArrayShape, Shape, leaves
+from tpusim.shapes.shape import ArrayShape, Shape
 
 if TYPE_CHECKING:
     from tpusim.build.builder import Builder
@@ -189,9 +188,6 @@ class BuilderBase:
         return unused_name(f"{opcode}.{self._serial}", self._instructions)
 
     def _add(self, instruction: Instruction) -> Op:
-        for leaf in leaves(instruction.shape):
-            if fault := RANK.fault(leaf.rank):
-                raise ProgramError(f"{instruction.name}: {fault}")
         self._instructions[instruction.name] = instruction
         return Op(self, instruction.name, instruction.shape)  # type: ignore[arg-type]
 

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 from tpusim.errors import ProgramError
-from tpusim.limits import RANK
 from tpusim.shapes.dtype import DTYPES, DType, unknown_dtype
 from tpusim.shapes.layout import COMBINE, Layout, SplitConfig, validate_layout
 from tpusim.shapes.reader import Reader, skip_blanks
@@ -126,9 +125,6 @@ def _known_array(name: str, sizes: str, layout_text: str | None) -> ArrayShape |
     if element_type is None or not (element_type.bits or (sizes == "" and layout_text is None)):
         return None
     dimensions = tuple(map(int, sizes.split(","))) if sizes else ()
-    # So do too many.
-    if len(dimensions) > RANK.most:
-        return None
     layout = None
     if layout_text is not None:
         layout = _known_layout(layout_text)
@@ -154,8 +150,6 @@ def _array(reader: Reader) -> ArrayShape:
     reader.expect("[")
     sizes = () if reader.peek("]") else reader.items(_size)
     reader.expect("]")
-    if fault := RANK.fault(len(sizes)):
-        raise reader.error(fault, start)
     # Looking for a layout moves over blanks, which are not the shape's if none follows.
     end = reader.position
     dimensions = tuple(size for size, _ in sizes)
