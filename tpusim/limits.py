@@ -67,6 +67,9 @@ POSITIONS: Final = Limit("positions of a schedule", 2**20, least=0)
 COMPUTED_ELEMENTS: Final = Limit("a number of elements to compute", 2**40, least=0)
 """Some hundred times what fits a large machine; what NumPy cannot count is far beyond."""
 
+RANK: Final = Limit("a number of dimensions", 32, least=0)
+"""Of an array that is computed, where NumPy has an end, or compiled, which takes their cube; programs have some ten."""
+
 CHIPS: Final = Limit("a number of chips", 2**16)
 QUEUE_DEPTH: Final = Limit("a number of feeds that may wait", 2**16)
 LAYERS: Final = Limit("a number of layers", 2**16)

@@ -81,9 +81,7 @@ def test_no_device_waits_for_ever(name, turned):
     assert simulate(compiled(backwards(text) if turned else text), "v5e").time_us > 0
 
 
-def test_what_a_loop_waits_for_is_sent_before_it():
-    """The message starts before the loop, and ends in it; the send is used by nothing in there."""
-    loop = f"""
+LOOP = f"""
       body {{ s = (s32[], f32[8,128], {MESSAGE}) parameter(0)  i = s32[] get-tuple-element(s), index=0
         one = s32[] constant(1)  j = s32[] add(i, one)  v = {MESSAGE} get-tuple-element(s), index=2
         vd = (f32[8,128], token[]) recv-done(v), channel_id=1
@@ -95,6 +93,10 @@ def test_what_a_loop_waits_for_is_sent_before_it():
         ROOT t = (s32[], f32[8,128], {MESSAGE}) tuple(j, g, n) }}
       cond {{ s = (s32[], f32[8,128], {MESSAGE}) parameter(0)  i = s32[] get-tuple-element(s), index=0
         three = s32[] constant(3)  ROOT c = pred[] compare(i, three), direction=LT }}"""
+
+
+def test_what_a_loop_waits_for_is_sent_before_it():
+    """The message starts before the loop, and ends in it; the send is used by nothing in there."""
     text = program(
         f"v = {MESSAGE} recv(k), channel_id=1, {PAIRS.format(RING)}",
         "zero = s32[] constant(0)",
@@ -105,7 +107,7 @@ def test_what_a_loop_waits_for_is_sent_before_it():
         f"q = {MESSAGE} send(p, k), channel_id=1, {PAIRS.format(RING)}",
         "sd = token[] send-done(q), channel_id=1",
         "ROOT g = f32[8,128] get-tuple-element(vd), index=0",
-        others=loop,
+        others=LOOP,
     )
     names = [i.name for i in compiled(text).entry]
     assert names.index("q.1") < names.index("w")

@@ -101,6 +101,17 @@ def test_loops_and_calls_multiply_to_so_many_executions(capsys, tmp_path, kind, 
         assert f"expected {EXECUTIONS.what}, at most a number of some 201 digits" in refusal_of(capsys, verb, str(path))
 
 
+@pytest.mark.parametrize("command", [("exec", "--random", "1"), ("run", "--schedule", "compiled"), ("compile",)])
+def test_arrays_of_many_dimensions_are_read_but_not_computed(capsys, tmp_path, command):
+    """NumPy has an end, and compiling takes the cube of the dimensions."""
+    path = tmp_path / "deep.v5e.hlo.txt"
+    shape = f"f32[{','.join(['1'] * 40)}]"
+    path.write_text(f"HloModule m\n\nENTRY e {{\n  p = {shape} parameter(0)\n  ROOT n = {shape} negate(p)\n}}\n")
+    said = refusal_of(capsys, command[0], str(path), *command[1:])
+    assert "expected a number of dimensions, at most 32, found 40" in said
+    assert output_of(capsys, "check", str(path)) == ""
+
+
 def numbers(tree):
     """Yield the numbers of a JSON document."""
     if isinstance(tree, int | float):

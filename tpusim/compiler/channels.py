@@ -50,7 +50,7 @@ def _ends_at(node: Node, draft: Draft, found: Mapping[Graph, Ends]) -> Iterator[
 
 def _open(ends: Mapping[str, Sequence[Node]]) -> Iterable[str]:
     """Return the opcodes of what one channel has in a graph and what others outside meet: waits for their starts."""
-    if any(opcode not in ends for opcode in ("recv", "send", "recv-done")):
+    if not ends.keys() >= TRANSFERS or "recv-done" not in ends:
         return ends
     starts = set(ends["recv"])
     return ("recv-done",) if any(starts.isdisjoint(wait.operands) for wait in ends["recv-done"]) else ()

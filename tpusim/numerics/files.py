@@ -19,7 +19,7 @@ import numpy as np
 
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import whole_file
-from tpusim.limits import COMPUTED_ELEMENTS
+from tpusim.limits import COMPUTED_ELEMENTS, RANK
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import TOKEN
 from tpusim.shapes.dtype import DTYPES, numpy_dtype
@@ -164,9 +164,9 @@ def random_inputs(shapes: Sequence[Shape], seed: int) -> list[Any]:
 
 
 def check_size(name: str, shape: Shape) -> None:
-    """Raise UnsupportedError if a value of a shape is too large for any machine."""
+    """Raise UnsupportedError if a value of a shape is too large for any machine, or has too many dimensions."""
     for leaf in leaves(shape):
-        if fault := COMPUTED_ELEMENTS.fault(leaf.element_count):
+        if fault := COMPUTED_ELEMENTS.fault(leaf.element_count) or RANK.fault(leaf.rank):
             raise UnsupportedError(f"{name!r} {shape_text(leaf, layout=False)}: {fault}")
 
 

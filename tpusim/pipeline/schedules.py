@@ -10,9 +10,11 @@ from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Module
+from tpusim.limits import RANK
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.semantics.verify.module import verify_module
+from tpusim.shapes.shape import leaves
 
 Price = Callable[[Module], float]
 """What a scheduled module takes on the chip: time, or infinity if it does not fit."""
@@ -80,8 +82,14 @@ def with_schedule(
 
 
 def front_end_form(module: Module) -> Module:
-    """Return a module as a front end would have made it: itself, or with what a compiler did undone."""
+    """Return a module as a front end would have made it: itself, or with what a compiler did undone.
+
+    Raises UnsupportedError for arrays of too many dimensions to compile.
+    """
     from tpusim.undo.defuse import defuse, is_plain
 
     verify_module(module)
+    for instruction in (one for computation in module.computations for one in computation):
+        if fault := RANK.fault(max([leaf.rank for leaf in leaves(instruction.shape)], default=0)):
+            raise UnsupportedError(f"{module.name}: {instruction.name!r}: {fault}")
     return module if is_plain(module) else defuse(module)

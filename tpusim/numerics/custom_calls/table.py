@@ -7,7 +7,7 @@ Source: XLA, Custom calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,9 @@ def custom_call(site: Site, instruction: Instruction, operands: list[Any]) -> An
     if registered is not None and registered.numerics is not None:
         return _checked(_user_value(registered.numerics, instruction, operands), instruction.shape, name)
     if name in _BUILT_IN:
-        return _in_form(_BUILT_IN[name](site, instruction, operands), instruction)
+        value = _BUILT_IN[name](site, instruction, operands)
+        # A kernel's is still to be computed: its types say what it gives.
+        return value if isinstance(value, Generator) else _in_form(value, instruction)
     if not _is_wrapper(site, instruction):
         raise UnsupportedError(
             f"{instruction.name}: nothing says what the custom call {name!r} computes"
