@@ -190,8 +190,9 @@ def test_calls_of_calls_beside_the_core_end():
         steps = tuple(Call(name=f"c{level}{side}", opcode="call", body=steps) for side in "ab")
     beside = Call(name="beside", opcode="async-start", body=steps, is_async=True)
     end = Wait(name="end", opcode="async-done", needs=("beside",))
-    run = simulate_pod([Program(name="p", chip="v5e", steps=(beside, end))], load_chip("v5e"))
-    assert sum(record.count for record in run.timelines[0].records if record.is_kernel) == 2**40
+    run = simulate_pod([Program(name="p", chip="v5e", steps=(beside, *steps, end))], load_chip("v5e"))
+    for row in ("core", "sparsecore"):
+        assert sum(r.count for r in run.timelines[0].records if r.is_kernel and r.row == row) == 2**40
 
 
 def test_devices_that_wait_in_calls_of_calls_are_refused():

@@ -119,8 +119,9 @@ class Device:
         # Asked for by every copy, and by every kernel twice.
         self.dma_latency_ps = seconds_to_ps(chip.dma.fixed_latency_seconds)
         self.in_flight = 0
-        self.visits: dict[int, Visit] = {}
-        self.trips: dict[int, Trips] = {}
+        # By the identity of the steps and the call whose they are: records say of which core they are.
+        self.visits: dict[tuple[int, str], Visit] = {}
+        self.trips: dict[tuple[int, str], Trips] = {}
         self.copies: dict[tuple[object, ...], CopyCost] = {}
         self.host = HostQueues(self.env, self.number, seconds_to_ps(chip.host.latency_seconds))
         if cohort.program.uses_host or options.infeed is not None or options.outfeed is not None:

@@ -108,7 +108,7 @@ def _known_trips(core: Core, loop: Loop) -> Trips | None:
     traits = core.device.world.costs.loop(loop)
     if not traits.varies or _waits_for_others(core, traits) or _is_paced(core, traits):
         return None
-    return core.device.trips.setdefault(id(loop), Trips())
+    return core.device.trips.setdefault((id(loop), core.call), Trips())
 
 
 def _played_before(core: Core, trips: Trips) -> Generator[Event, Any, bool]:
@@ -166,7 +166,7 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     if id(steps) not in device.cohort.program.shared_lists:
         yield steps
         return
-    was_alone, known = device.is_alone, device.visits.get(id(steps))
+    was_alone, known = device.is_alone, device.visits.get((id(steps), core.call))
     if was_alone and known is not None:
         yield from _again(core, known)
         return
@@ -175,7 +175,7 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     traits = device.world.costs.traits(steps)
     may_differ = traits.varies or _is_paced(core, traits) or _waits_for_others(core, traits)
     if was_alone and device.is_alone and not may_differ:
-        device.visits[id(steps)] = _visited(core, begin_ps, mark, carried)
+        device.visits[id(steps), core.call] = _visited(core, begin_ps, mark, carried)
 
 
 def _visited(core: Core, begin_ps: int, mark: int, carried: Mapping[int, float]) -> Visit:
