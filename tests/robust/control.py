@@ -14,7 +14,8 @@ def control_flow(random: Random) -> bytes:
     """Return a scheduled module whose computations take a counter and an array and return the same."""
     devices = random.choice((1, 1, 2, 8))
     # Devices that differ are played one by one.
-    levels = random.choice((random.randrange(1, 7), random.randrange(1, 7), random.randrange(1, 300 // devices)))
+    deepest = 300 if devices == 1 else 12
+    levels = random.choice((random.randrange(1, 7), random.randrange(1, 7), random.randrange(1, deepest)))
     limits = [_condition(number, random.choice(_TRIPS)) for number in range(3)]
     bodies = [_Body(random, level, devices).text() for level in range(levels)]
     entry = _Body(random, levels, devices).text().replace(f"c_{levels} {{", "ENTRY main {", 1)
