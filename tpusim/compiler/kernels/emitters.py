@@ -37,7 +37,7 @@ def state(node: Node, fields: dict[str, Any]) -> None:
 
 def _has_rows_in_lanes(dot: Node, most_terms: int) -> bool:
     left = dot.operands[0].array
-    depth = dot.attributes["lhs_contracting_dims"]
+    depth = dot.attributes.get("lhs_contracting_dims", ())
     minor = left.actual_layout.minor_to_major[:1]
     rows = set(range(left.rank)) - set(depth) - set(dot.attributes.get("lhs_batch_dims", ()))
     return prod(left.dimensions[d] for d in depth) <= most_terms and bool(rows.intersection(minor))
