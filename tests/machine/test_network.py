@@ -85,7 +85,7 @@ demands = st.dictionaries(st.integers(0, 5), st.sampled_from([0.25, 0.5, 1.0]), 
 def test_shares_are_max_min_fair(wanted):
     """No link carries more than it can; who is held is among the fastest on some full link."""
     loads = [Load(np.array(list(one)), np.array(list(one.values()))) for one in wanted]
-    speeds = fair_speeds([LinkDemand(load, np.ones(6)) for load in loads])
+    speeds = fair_speeds([LinkDemand(number, load, np.ones(6)) for number, load in enumerate(loads)])
     # A transfer that is alone takes its busiest link's time: demands are shares of that.
     shares = [{link: n / max(one.values()) for link, n in one.items()} for one in wanted]
     used = {link: sum(s * d.get(link, 0) for s, d in zip(speeds, shares, strict=True)) for link in range(6)}

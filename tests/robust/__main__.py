@@ -25,7 +25,9 @@ _interrupted: list[int] = []
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.robust", description=__doc__)
-    parser.add_argument("--long", type=float, default=60.0, metavar="SECONDS", help="how long to go on (default: 60)")
+    parser.add_argument(
+        "--long", type=float, default=60.0, metavar="SECONDS", help="how long, a batch at least (default: 60)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which cases: other ones for another number")
     parser.add_argument("--surface", action="append", choices=sorted(SURFACES), help="only this one")
     parser.add_argument("--case", type=int, metavar="SEED", help="run one case of the surface, and write its input")
@@ -69,7 +71,7 @@ def _one_case(name: str, seed: int) -> int:
 
 
 def _long(had: dict[str, _Had], options: argparse.Namespace) -> list[Fault]:
-    """Run cases until the time is over; return what broke the contract, told as it comes."""
+    """Run batches of cases until the time is over; return what broke the contract, told as it comes."""
     faults: list[Fault] = []
     first = options.seed * _MARGIN
     end, shuffled = time.monotonic() + options.long, Random(first)
@@ -80,7 +82,7 @@ def _long(had: dict[str, _Had], options: argparse.Namespace) -> list[Fault]:
         weighted = had[name].cpu_seconds / SURFACES[name].weight
         return (min(cases, options.floor), weighted if cases >= options.floor else 0.0, shuffled.random())
 
-    while time.monotonic() < end and not _interrupted:
+    while True:
         name = min(had, key=share)
         begin, before = first + had[name].ended.total(), _children_seconds()
         report = run_seeds(SURFACES[name], range(begin, begin + options.batch))
@@ -89,7 +91,8 @@ def _long(had: dict[str, _Had], options: argparse.Namespace) -> list[Fault]:
         for fault in report.faults:
             _tell(fault, {_kind(other) for other in faults}, options.keep)
             faults.append(fault)
-    return faults
+        if time.monotonic() >= end or _interrupted:
+            return faults
 
 
 def _children_seconds() -> float:

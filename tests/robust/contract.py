@@ -30,6 +30,9 @@ from tpusim.errors import TpusimError
 CPU_SECONDS = 20
 """What a case may take; beyond it is a hang."""
 
+_WAIT_SECONDS = 15 * CPU_SECONDS
+"""A case that waits for what never comes takes no CPU time; beyond this the kernel ends it."""
+
 MOST_BYTES = 64 << 20
 BYTES_PER_BYTE = 40
 """What a case may add to the memory of its process: so much, and so much for each byte of its input."""
@@ -159,7 +162,7 @@ def _child(one: Surface, seeds: list[int], warm: tuple[int, ...]) -> list[tuple[
     marks = mmap.mmap(-1, len(seeds))
     reading, writing = os.pipe()
     sys.stdout.flush()
-    # JAX warns of forks, for the sake of its threads; a child does not use them.
+    # JAX warns of forks, for the sake of its threads; the children of its own tests do not use them.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         number = os.fork()
@@ -217,6 +220,7 @@ def judged(one: Surface, seed: int, folder: Path, in_use: int) -> tuple[str, str
     limit = int(used.ru_utime + used.ru_stime) + 3 * CPU_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+    signal.alarm(_WAIT_SECONDS)
     detail = ""
     try:
         content = made_input(one, seed)
@@ -234,6 +238,7 @@ def judged(one: Surface, seed: int, folder: Path, in_use: int) -> tuple[str, str
         kind, detail = "traceback", _trace(error)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.alarm(0)
     return kind, detail
 
 

@@ -20,8 +20,6 @@ from tests.robust.surfaces.hlo import take_scheduled
 CRASHERS = sorted((Path(__file__).parents[1] / "data" / "crashers").iterdir())
 CASES = 40
 ROOT = Path(__file__).parents[2]
-NATIVE = ("bytecode", "pallas", "proto", "stablehlo")
-"""Beside JAX, which other tests load, these are read in the same process, and may end it."""
 
 assert tests.robust.surfaces
 
@@ -30,14 +28,11 @@ assert tests.robust.surfaces
 @pytest.mark.parametrize("name", sorted(SURFACES))
 def test_any_input_ends_in_a_result_or_in_one_error(name):
     """In time, in little memory, with no other exception, and with no result that cannot be right."""
-    if name in NATIVE:
-        command = [sys.executable, "-m", "tests.robust", "--surface", name, "--long", "1", "--batch", str(CASES)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
-        return
-    report = run_seeds(SURFACES[name], range(CASES))
-    assert report.faults == []
-    assert report.ended.total() == CASES
+    # Not forked from this process: JAX, which other tests load, has threads, and what they hold would stay held.
+    command = [sys.executable, "-m", "tests.robust", "--surface", name, "--long", "0", "--batch", str(CASES)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert f"{CASES} cases" in done.stdout
 
 
 @pytest.mark.parametrize("path", CRASHERS, ids=lambda path: path.name)

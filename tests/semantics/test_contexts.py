@@ -192,11 +192,44 @@ def test_inside_a_branch_that_values_choose_constants_are_known():
     assert any("'y'" in warning for warning in warnings)
 
 
-def test_too_many_visits_are_not_looked_at(monkeypatch):
+@pytest.mark.parametrize("limit", ["_MOST_STATES", "_MOST_OF_ALL"])
+def test_too_many_visits_are_not_looked_at(monkeypatch, limit):
     """Then a branch is taken as if values chose it, with a warning."""
-    monkeypatch.setattr(contexts, "_MOST_STATES", 3)
+    monkeypatch.setattr(contexts, limit, 3)
     branch, warnings = step_of(Branch, module_of(f"%i = s32[] convert(%id)\n{CONDITIONAL}"))
     assert (branch.choices, len(warnings)) == ((), 1)
+
+
+INNER = f"""\
+%inner (z: (s32[], s32[], {SHAPE})) -> (s32[], s32[], {SHAPE}) {{
+  %z = (s32[], s32[], {SHAPE}) parameter(0)
+  %j = s32[] get-tuple-element(%z), index=0
+  %m = s32[] get-tuple-element(%z), index=1
+  %u = {SHAPE} get-tuple-element(%z), index=2
+  %step = s32[] constant(1)
+  %none = s32[] constant(0)
+  %again = (s32[], s32[], {SHAPE}) tuple(%none, %m, %u)
+  %g = (s32[], s32[], {SHAPE}) while(%again), condition=%condition, body=%body
+  %h = {SHAPE} get-tuple-element(%g), index=2
+  %more = s32[] add(%j, %step)
+  ROOT %o = (s32[], s32[], {SHAPE}) tuple(%more, %m, %h)
+}}
+"""
+
+
+def test_visits_with_the_same_known_are_looked_at_once(monkeypatch):
+    """A loop with trips by the device, in four trips of another that it knows nothing of: once for each device."""
+    starts = []
+    counted = contexts.trips_from
+    monkeypatch.setattr(contexts, "trips_from", lambda *given: starts.append(given) or counted(*given))
+    entry = ENTRY.replace("condition=%condition, body=%body", "condition=%outer, body=%inner")
+    outer = LOOP.partition("%condition")[2].replace("LIMIT", "%four")
+    # Names are a computation's own but for those of computations.
+    loops = LOOP.replace("INDEX", "constant(0)").replace("LIMIT", "%n2") + "\n" + INNER + "\n%outer" + outer
+    program = lower_module_text(module_of(entry, loops))
+    inner = [step for step in every_step(program.steps) if isinstance(step, Loop) and step.choices]
+    assert [taken(loop.choices, 4) for loop in inner] == [[(0,), (1,), (2,), (3,)]]
+    assert len(starts) == 4 + 2 * 4
 
 
 def test_a_program_that_asks_for_no_device_number_is_visited_once():

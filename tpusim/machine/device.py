@@ -81,7 +81,7 @@ class Visit(msgspec.Struct, frozen=True):
 
     duration_ps: int
     recorded: Recording
-    carried: Mapping[int, float]
+    carried: Sequence[float]
 
 
 class Trips(msgspec.Struct, eq=False):

@@ -7,8 +7,9 @@ Where transfers meet, each gets the same share of its own full speed, as far as 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from itertools import zip_longest
 from operator import eq
 
 import numpy as np
@@ -57,14 +58,14 @@ class LinkUses(Collection[LinkUse]):
 class LinkDemand:
     """What a byte of some load asks of the links: how long it takes alone, and how much of that each link is busy."""
 
-    __slots__ = ("load", "moved_bytes", "ps_per_byte", "shares")
+    __slots__ = ("load", "number", "ps_per_byte", "shares")
 
-    def __init__(self, load: Load, bytes_per_ps: np.ndarray) -> None:
+    def __init__(self, number: int, load: Load, bytes_per_ps: np.ndarray) -> None:
+        self.number = number
         self.load = load
         times = load.n_bytes / bytes_per_ps[load.links]
         self.ps_per_byte = float(times.max())
         self.shares = times / self.ps_per_byte
-        self.moved_bytes = 0.0
 
 
 class Transfer(Flow):
@@ -87,6 +88,8 @@ class Network(Fluid[Transfer]):
         extra = chip.ici.local_bytes_per_second, *(chip.pod.dcn_bytes_per_second,) * 2
         self._bytes_per_ps = link_rates(pod, ici, extra) / PS_PER_SECOND
         self._demands: dict[int, LinkDemand] = {}
+        # By demand, in the order in which they first came: a plain list, since every loop and call copies it.
+        self._moved_bytes: list[float] = []
         self._rates: dict[tuple[int, ...], list[float]] = {}
         self._is_stale = False
 
@@ -101,29 +104,33 @@ class Network(Fluid[Transfer]):
         demand = self._demands.get(id(load.links))
         if demand is None:
             # It keeps its load, so that no other load can take its address.
-            demand = self._demands[id(load.links)] = LinkDemand(load, self._bytes_per_ps)
-        demand.moved_bytes += n_bytes
+            demand = self._demands[id(load.links)] = LinkDemand(len(self._demands), load, self._bytes_per_ps)
+            self._moved_bytes.append(0.0)
+        self._moved_bytes[demand.number] += n_bytes
         self._begin(Transfer(demand, n_bytes, on_end))
 
-    def mark(self) -> dict[int, float]:
-        """Return what has been moved so far, to give to ``repeat`` later."""
-        return {key: demand.moved_bytes for key, demand in self._demands.items()}
+    def mark(self) -> list[float]:
+        """Return what has been moved so far, to give to ``repeat`` or ``since`` later."""
+        return self._moved_bytes.copy()
 
-    def repeat(self, mark: Mapping[int, float], times: float) -> None:
+    def since(self, mark: Sequence[float]) -> list[float]:
+        """Return what has been moved since ``mark``, to give to ``add`` later."""
+        return [now - before for now, before in zip_longest(self._moved_bytes, mark, fillvalue=0.0)]
+
+    def repeat(self, mark: Sequence[float], times: float) -> None:
         """Count what has been moved since ``mark`` so many times more."""
-        for key, demand in self._demands.items():
-            demand.moved_bytes += (demand.moved_bytes - mark.get(key, 0.0)) * times
+        self.add([n_bytes * times for n_bytes in self.since(mark)])
 
-    def add(self, moved: Mapping[int, float]) -> None:
+    def add(self, moved: Sequence[float]) -> None:
         """Count what was moved between two marks once more."""
-        for key, n_bytes in moved.items():
-            self._demands[key].moved_bytes += n_bytes
+        for number, n_bytes in enumerate(moved):
+            self._moved_bytes[number] += n_bytes
 
     def uses(self) -> LinkUses:
         """Return what every link carried that carried anything."""
         carried = np.zeros(len(self._bytes_per_ps))
-        for demand in self._demands.values():
-            carried[demand.load.links] += demand.load.n_bytes * demand.moved_bytes
+        for demand, n_bytes in zip(self._demands.values(), self._moved_bytes, strict=True):
+            carried[demand.load.links] += demand.load.n_bytes * n_bytes
         numbers = np.nonzero(carried)[0]
         return LinkUses(self._pod, numbers, carried[numbers], np.ceil(carried[numbers] / self._bytes_per_ps[numbers]))
 

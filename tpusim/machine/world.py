@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
 _MOST_PLAYED_TRIPS = 4096
 """Trips of a loop that wait for others, or for a host with a pace, before the last stands for the rest."""
 
-_PLAYED_RECORDS, _PLAYED_TIMES = 2**15, 8
-_MOST_RECORDS, _MOST_TIMES = 2**17, 16
+_PLAYED_RECORDS, _PLAYED_TIMES = 2**14, 4
+_MOST_RECORDS, _MOST_TIMES = 2**16, 8
 
 
 class Played:
     """How much was played so far of a run of so many ``steps``, those of each device that is simulated.
 
     Calls of calls and loops in loops run their steps more often than can be played one by one. Where nothing is under
-    way beside them one run stands for all. Where something is, every step is played eight times on average before it
-    counts no longer.
+    way beside them one run stands for all. Where something is, every step is played four times on average before it
+    counts no longer. ``before`` are the records of runs of the same program that ended in a split.
     """
 
-    def __init__(self, steps: int) -> None:
-        self._records = 0
-        self._enough = _PLAYED_RECORDS + _PLAYED_TIMES * steps
+    def __init__(self, steps: int, before: int) -> None:
+        self.total = before
+        self._enough = before + _PLAYED_RECORDS + _PLAYED_TIMES * steps
         self._most = _MOST_RECORDS + _MOST_TIMES * steps
 
     @property
     def is_enough(self) -> bool:
         """Whether what follows is like what was played, whatever is under way beside it."""
-        return self._records >= self._enough
+        return self.total >= self._enough
 
     def record(self) -> None:
         """Count a record; raise UnsupportedError if devices that wait for each other have to play far too many."""
-        self._records += 1
-        if self._records > self._most:
+        self.total += 1
+        if self.total > self._most:
             raise UnsupportedError(
                 f"expected a run of at most {self._most:,} records, found more: its devices differ and wait for each "
                 "other, or for a host with a pace, in loops or calls that multiply"
@@ -108,7 +108,9 @@ class World:
     is that of all devices, simulated or not.
     """
 
-    def __init__(self, costs: Costs, cohorts: Sequence[Cohort], device_count: int, *, for_all: bool) -> None:
+    def __init__(
+        self, costs: Costs, cohorts: Sequence[Cohort], device_count: int, *, for_all: bool, played_before: int = 0
+    ) -> None:
         self.env = simpy.Environment()
         self.costs = costs
         self.chip = costs.chip
@@ -117,7 +119,7 @@ class World:
         self.for_all = for_all
         self.member_count = sum(len(cohort.members) for cohort in cohorts)
         self.loop_watches: dict[tuple[int, int], LoopWatch] = {}
-        self.played = Played(sum(len(cohort.program.every_step) for cohort in cohorts))
+        self.played = Played(sum(len(cohort.program.every_step) for cohort in cohorts), played_before)
         self.waits = Waits()
         self.channels = Channels(self.env, cohorts)
         self.collectives = Collectives(
@@ -177,23 +179,23 @@ class World:
                 hosts[chip] = self.pod.host_of(number)
         return devices, Counter(hosts.values())
 
-    def carried(self) -> Mapping[int, float]:
+    def carried(self) -> Sequence[float]:
         """Return what the links have carried so far, to give to ``repeat`` later."""
-        return self._network.mark() if "_network" in self.__dict__ else {}
+        return self._network.mark() if "_network" in self.__dict__ else ()
 
-    def repeat(self, carried: Mapping[int, float], times: int) -> None:
+    def repeat(self, carried: Sequence[float], times: int) -> None:
         """Count what the links have carried since then so many times more."""
         if "_network" in self.__dict__:
             self._network.repeat(carried, times)
 
-    def carried_since(self, carried: Mapping[int, float]) -> Mapping[int, float]:
+    def carried_since(self, carried: Sequence[float]) -> Sequence[float]:
         """Return what the links have carried since then for a device by itself, to give to ``carry`` later."""
         # What others send meanwhile is theirs: one that waits for none of them sends nothing.
         if not self.for_all and self.member_count > 1:
-            return {}
-        return {key: n_bytes - carried.get(key, 0.0) for key, n_bytes in self.carried().items()}
+            return ()
+        return self._network.since(carried) if "_network" in self.__dict__ else ()
 
-    def carry(self, carried: Mapping[int, float]) -> None:
+    def carry(self, carried: Sequence[float]) -> None:
         """Count that the links have carried this once more."""
         if carried:
             self._network.add(carried)

@@ -7,9 +7,10 @@ is computed of them) or on the counter of a loop around them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
+from typing import TypeVar
 
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import DEVICE_IDS
@@ -19,8 +20,27 @@ from tpusim.semantics.trip_counts import MOST_TRIPS, is_unchanged, states_of, tr
 
 Visits = dict[int, list[State]]
 
+T = TypeVar("T")
+
 _MOST_STATES = 100_000
-"""So many visits, of all devices together, are looked at; computing the scalars of one takes some 10 us."""
+"""So many visits of a computation, of all devices together, are looked at; the scalars of one take some 10 us."""
+
+_MOST_OF_ALL = 40 * _MOST_STATES
+"""So many visits of all computations; one takes 8 bytes, since visits with the same known are one object."""
+
+
+class _Budget:
+    """How many more visits of a program's computations are looked at."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_OF_ALL
+
+    def takes(self, count: int) -> bool:
+        """Return whether so many are not too many, and count them if so."""
+        if count > min(self._left, _MOST_STATES):
+            return False
+        self._left -= count
+        return True
 
 
 class Context:
@@ -35,6 +55,7 @@ class Context:
         self.computation = computation
         self.always = always
         self.caller: Context | None = None
+        self._budget = _Budget()
         self._visits: Visits | None = None
 
     @property
@@ -61,7 +82,7 @@ class Context:
             found = self._find_visits()
         except Unknown:
             return {}
-        return found if sum(map(len, found.values())) <= _MOST_STATES else {}
+        return found if self._budget.takes(sum(map(len, found.values()))) else {}
 
     def _find_visits(self) -> Visits:
         """Return the visits; raise ``Unknown`` if they cannot be told."""
@@ -71,12 +92,32 @@ class Context:
         """Return what is known of a computation that is called with the named values, at one visit or at all."""
         return Scalars(self.module, self.computation, self.always if state is None else state).state_of(names)
 
-    def branch_of(self, conditional: Instruction, count: int, state: State) -> int:
-        """Return which branch is taken: the first for true, the last for a number that is none's (XLA, Conditional)."""
-        value = Scalars(self.module, self.computation, state).value(conditional.operands[0])
-        if isinstance(value, bool):
-            return 0 if value else 1
-        return int(value) if 0 <= value < count else count - 1
+    def known_at(self, names: Sequence[str], states: Sequence[State]) -> list[State]:
+        """Return what is known of a computation that is called with the named values, visit by visit.
+
+        What is equal is one object: a computation is visited again and again with the same known.
+        """
+        kept: dict[str, State] = {}
+
+        def known(state: State) -> State:
+            found = self.known_of(names, state)
+            return kept.setdefault(repr(found), found)
+
+        return list(_each(states, known))
+
+    def branches_at(self, conditional: Instruction, count: int, states: Sequence[State]) -> list[int]:
+        """Return which branch is taken at each visit: the first for true, the last for a number that is none's.
+
+        Source: XLA, Operation Semantics, Conditional.
+        """
+
+        def branch(state: State) -> int:
+            value = Scalars(self.module, self.computation, state).value(conditional.operands[0])
+            if isinstance(value, bool):
+                return 0 if value else 1
+            return int(value) if 0 <= value < count else count - 1
+
+        return list(_each(states, branch))
 
 
 class EntryContext(Context):
@@ -98,6 +139,7 @@ class CallContext(Context):
     def __init__(self, caller: Context, name: str, operands: Sequence[str]) -> None:
         super().__init__(caller.module, caller.module[name], caller.known_of(operands))
         self.caller: Context = caller
+        self._budget = caller._budget
         self._operands = operands
 
     def _find_visits(self) -> Visits:
@@ -105,7 +147,7 @@ class CallContext(Context):
 
     def _entered(self, states: list[State]) -> list[State]:
         """Return what is known at the visits that a device makes in its visits to the caller."""
-        return [self.caller.known_of(self._operands, state) for state in states]
+        return self.caller.known_at(self._operands, states)
 
 
 class BodyContext(CallContext):
@@ -130,11 +172,12 @@ class BodyContext(CallContext):
         if self._trips > self._most_trips:
             # Too many to look at each: what no trip changes holds at all of them.
             return [self._unchanged(start) for start in starts]
-        found: list[State] = []
-        for start in starts:
-            counted = trips_from(self.module, self._loop, start)
-            found += islice(states_of(self.module, self._loop, start), self._trips if counted is None else counted)
-        return found
+        return list(chain.from_iterable(_each(starts, self._trip_states)))
+
+    def _trip_states(self, start: State) -> list[State]:
+        """Return what is known at each trip of one visit."""
+        counted = trips_from(self.module, self._loop, start)
+        return list(islice(states_of(self.module, self._loop, start), self._trips if counted is None else counted))
 
 
 class BranchContext(CallContext):
@@ -145,34 +188,34 @@ class BranchContext(CallContext):
         self._conditional, self._branch, self._count = conditional, branch, count
 
     def _entered(self, states: list[State]) -> list[State]:
-        branch_of = self.caller.branch_of
-        taken = [state for state in states if branch_of(self._conditional, self._count, state) == self._branch]
+        branches = self.caller.branches_at(self._conditional, self._count, states)
+        taken = [state for state, branch in zip(states, branches, strict=True) if branch == self._branch]
         return super()._entered(taken)
 
 
 def branches_taken(context: Context, conditional: Instruction, count: int) -> tuple[Choice, ...]:
     """Return which branches the devices take, visit by visit; nothing if it cannot be told."""
-    return _choices(context, lambda state: context.branch_of(conditional, count, state))
+    return _choices(context, lambda states: context.branches_at(conditional, count, states))
 
 
 def trips_taken(context: Context, loop: Instruction) -> tuple[Choice, ...]:
     """Return how often the devices run a loop's body, visit by visit; nothing if it cannot be told."""
 
-    def trips(state: State) -> int:
-        counted = trips_from(context.module, loop, context.known_of(loop.operands, state))
+    def trips(start: State) -> int:
+        counted = trips_from(context.module, loop, start)
         if counted is None:
             raise Unknown
         return counted
 
-    return _choices(context, trips)
+    return _choices(context, lambda states: _each(context.known_at(loop.operands, states), trips))
 
 
-def _choices(context: Context, choose: Callable[[State], int]) -> tuple[Choice, ...]:
+def _choices(context: Context, choose: Callable[[Sequence[State]], Iterable[int]]) -> tuple[Choice, ...]:
     """Return the choices of all devices, those of devices that choose alike as one."""
     found: dict[tuple[int, ...], list[int]] = defaultdict(list)
     try:
         for device, states in context.visits.items():
-            values = tuple(map(choose, states))
+            values = tuple(choose(states))
             # A choice that is always the same is written once.
             found[values[:1] if len(set(values)) == 1 else values].append(device)
     except Unknown:
@@ -182,3 +225,12 @@ def _choices(context: Context, choose: Callable[[State], int]) -> tuple[Choice, 
     if len(found) == 1:
         return tuple(Choice(values) for values in found)
     return tuple(Choice(values, tuple(devices)) for values, devices in found.items())
+
+
+def _each(states: Sequence[State], find: Callable[[State], T]) -> Iterator[T]:
+    """Yield what is found for each state, found once for those that are one object."""
+    found: dict[int, T] = {}
+    for state in states:
+        if id(state) not in found:
+            found[id(state)] = find(state)
+        yield found[id(state)]

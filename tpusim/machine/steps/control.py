@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from simpy import Event
@@ -178,7 +178,7 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
         device.visits[id(steps), core.call] = _visited(core, begin_ps, mark, carried)
 
 
-def _visited(core: Core, begin_ps: int, mark: int, carried: Mapping[int, float]) -> Visit:
+def _visited(core: Core, begin_ps: int, mark: int, carried: Sequence[float]) -> Visit:
     """Return what has been played since a moment."""
     recorded = core.recorded.fold(mark, begin_ps)
     return Visit(core.now_ps - begin_ps, recorded, core.device.world.carried_since(carried))
