@@ -93,6 +93,16 @@ def test_a_loop_is_as_many_loops_of_one_trip(before, body, trips):
     assert run("v5e:1x1", *before, many).last.total_ps == run("v5e:1x1", *before, *[once] * trips).last.total_ps
 
 
+def test_devices_apart_jump_from_no_trip_beside_a_copy():
+    """It slows the first trips alike, and lands in one of them: those behind it are faster."""
+    copy = msgspec.structs.replace(COPY, n_bytes=4e8)
+    body = (READING, collective("all-reduce", 1e6, ((0, 1, 2, 3),)))
+    loops = [Loop(name="l", opcode="while", trips=trips, body=body) for trips in (80, 1)]
+    many, once = (run("v5e:2x2", copy, *steps, apart=True) for steps in (loops[:1], loops[1:] * 80))
+    assert [timeline.total_ps for timeline in many.timelines] == [timeline.total_ps for timeline in once.timelines]
+    assert any(record.count > 1 for record in many.timelines[0].records)
+
+
 @pytest.mark.parametrize("body", [(COPY, DONE, KERNEL), (KERNEL,), (COPY, KERNEL, DONE, READING)])
 def test_a_trip_that_leaves_nothing_under_way_stands_for_all_to_come(body):
     """Of a thousand trips one is played: each step has as many records as in one trip, counted a thousand times."""

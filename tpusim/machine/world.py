@@ -82,11 +82,14 @@ class LoopWatch:
         """Note that a device begins a trip."""
         self._trip[number] = trip
 
-    def end(self, number: int, length_ps: int, *, is_enough: bool = False) -> None:
-        """Note how long a device's trip was; if it was the last to repeat itself, or is enough, all may jump."""
+    def end(self, number: int, length_ps: int, *, was_alone: bool = True, is_enough: bool = False) -> None:
+        """Note how long a device's trip was; if it was the last to repeat itself, or is enough, all may jump.
+
+        A trip beside something that is still under way says nothing of those after its end.
+        """
         trip = self._trip[number]
         self._is_enough |= is_enough
-        if self._length_ps.get(number) != length_ps:
+        if self._length_ps.get(number) != length_ps or not was_alone:
             self._length_ps[number], self._since[number] = length_ps, trip
         self._ended[trip] = self._ended.get(trip, 0) + 1
         if not self.jump_after and self._ended[trip] == self._count and self._repeats(trip):

@@ -50,7 +50,8 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         if known is not None and was_alone and device.is_alone:
             _enter(known, core.choices[chosen:], _visited(core, begin_ps, mark, carried))
         if watch:
-            watch.end(device.number, trip_ps, is_enough=world.is_enough(done))
+            is_alone = was_alone and device.is_alone
+            watch.end(device.number, trip_ps, was_alone=is_alone, is_enough=world.is_enough(done))
         if left and (done == watch.jump_after if watch else _repeats(core, loop, done, was_alone=was_alone)):
             end_ps = core.now_ps + left * trip_ps
             core.recorded.repeat(loop.name, mark, (core.now_ps, end_ps), left)
