@@ -64,3 +64,27 @@ def test_operands_come_before_their_users(chip):
         for instruction in computation:
             assert seen.issuperset(instruction.operands)
             seen.add(instruction.name)
+
+
+ORDERED = """HloModule m
+
+ENTRY e {
+  p = f32[1024,1024] parameter(0)
+  q = f32[1024,1024] parameter(1)
+  a = f32[1024,1024] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[1024,1024] dot(q, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}FIRST
+  c = f32[1024,1024] add(b, b)SECOND
+  ROOT t = (f32[1024,1024], f32[1024,1024]) tuple(ENDS)
+}
+"""
+
+
+@pytest.mark.parametrize("ends", ["a, c", "c, a"])
+@pytest.mark.parametrize("place", ["FIRST", "SECOND"])
+def test_what_is_to_come_later_does(place, ends):
+    """A control predecessor stands first, also before a fusion that what names it went into; and is named no more."""
+    text = ORDERED.replace(place, ", control-predecessors={a}").replace("ENDS", ends)
+    module = compiled(text.replace("FIRST", "").replace("SECOND", ""), "v5e")
+    opcodes = [i.opcode for i in module.entry if i.opcode in ("fusion", "dot", "convolution")]
+    assert opcodes[-1] == "fusion"
+    assert not any("control-predecessors" in i.attributes for computation in module.computations for i in computation)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tpusim
 from tests.machine.collectives import collective, run
 from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
+from tpusim.machine import world
 from tpusim.machine.run import simulate_pod
 from tpusim.machine.steps import control
 from tpusim.machine.world import LoopWatch
@@ -19,6 +22,7 @@ from tpusim.program.module import Program
 from tpusim.program.steps import Branch, Call, Choice, Copy, Kernel, Loop, Wait
 from tpusim.program.work import Stream, Work
 
+TRACES = Path(__file__).parents[2] / "traces"
 KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
 
 
@@ -212,3 +216,13 @@ def test_devices_that_wait_in_calls_of_calls_are_refused():
         steps = tuple(Call(name=f"c{level}{side}", opcode="call", body=steps) for side in "ab")
     with pytest.raises(UnsupportedError, match=r"expected a run of at most .* records"):
         run("v5e:2x2", only((0,), KERNEL, name="own"), *steps, apart=True)
+
+
+def test_links_carry_what_they_do_if_all_is_played(monkeypatch):
+    """Devices in a ring are at different places of their trips when enough of them were played."""
+    played = tpusim.simulate(TRACES / "ring_matmul.v7x_4x4x4.hlo.txt.gz")
+    monkeypatch.setattr(world, "_PLAYED_RECORDS", 0)
+    monkeypatch.setattr(world, "_PLAYED_TIMES", 1)
+    skipped = tpusim.simulate(TRACES / "ring_matmul.v7x_4x4x4.hlo.txt.gz")
+    assert len(skipped.timeline.records) < len(played.timeline.records)
+    assert skipped.pod.links == played.pod.links

@@ -9,7 +9,7 @@ Source: XLA, DefaultModuleScheduler: DFSMemoryScheduler and ListMemoryScheduler.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
 from tpusim.compiler.channels import earlier_ends, ends_of, put_behind
@@ -19,14 +19,33 @@ from tpusim.ir.ops import FREE, VIEWS
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
+_BEFORE = "control-predecessors"
+
 
 def schedule(draft: Draft, target: Target) -> None:
     """Give every computation that runs as a part of the program the better of the two orders."""
     for graph, ends in ends_of(draft).items():
         memory, earlier = _Memory(graph), earlier_ends(ends)
+        for node, before in _stated(draft, memory.nodes):
+            earlier.setdefault(node, []).append(before)
         orders = (put_behind(order, earlier) for order in (memory.nodes, _ListOrder(memory).run()))
         graph.sequence = min(orders, key=memory.peak_bytes)
+    # The order says it now; and some name what was fused or rewritten.
+    for graph in draft.reachable():
+        for node in graph.order():
+            node.attributes = {key: value for key, value in node.attributes.items() if key != _BEFORE}
     draft.attributes["is_scheduled"] = True
+
+
+def _stated(draft: Draft, nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
+    """Yield the nodes that the program wants behind others, with those: as far as passes left these as they were."""
+    by_name = {node.name: node for node in nodes}
+    for node in nodes:
+        ones = [node]
+        if node.opcode == "fusion":
+            ones += (inner for name in node.called for inner in draft.graphs[name].order())
+        names = dict.fromkeys(name for one in ones for name in one.attributes.get(_BEFORE, ()))
+        yield from ((node, by_name[name]) for name in names if name in by_name and by_name[name] is not node)
 
 
 class _Memory:

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 _MOST_PLAYED_TRIPS = 4096
 """Trips of a loop that wait for others, or for a host with a pace, before the last stands for the rest."""
 
-_PLAYED_RECORDS, _PLAYED_TIMES = 2**14, 4
-_MOST_RECORDS, _MOST_TIMES = 2**16, 8
+_PLAYED_RECORDS, _PLAYED_TIMES = 2**15, 8
+_MOST_RECORDS, _MOST_TIMES = 2**16, 12
 
 
 class Played:
     """How much was played so far of a run of so many ``steps``, those of each device that is simulated.
 
     Calls of calls and loops in loops run their steps more often than can be played one by one. Where nothing is under
-    way beside them one run stands for all. Where something is, every step is played four times on average before it
+    way beside them one run stands for all. Where something is, every step is played eight times on average before it
     counts no longer. ``before`` are the records of runs of the same program that ended in a split.
     """
 
@@ -76,7 +76,8 @@ class LoopWatch:
         self._since: dict[int, int] = {}
         self._ended: dict[int, int] = {}
         self.jump_after = 0
-        self._is_enough = False
+        # Whether trips are skipped that the last one need not be like.
+        self.is_enough = False
 
     def begin(self, number: int, trip: int) -> None:
         """Note that a device begins a trip."""
@@ -88,7 +89,7 @@ class LoopWatch:
         A trip beside something that is still under way says nothing of those after its end.
         """
         trip = self._trip[number]
-        self._is_enough |= is_enough
+        self.is_enough |= is_enough
         if self._length_ps.get(number) != length_ps or not was_alone:
             self._length_ps[number], self._since[number] = length_ps, trip
         self._ended[trip] = self._ended.get(trip, 0) + 1
@@ -100,7 +101,7 @@ class LoopWatch:
         """Return whether the trips up to one that all have ended stand for those to come."""
         alike = len(set(self._length_ps.values())) == 1
         steady = trip - max(self._since.values())
-        return self._is_enough or steady >= (1 if alike else self._patience)
+        return self.is_enough or steady >= (1 if alike else self._patience)
 
 
 class World:
@@ -186,7 +187,7 @@ class World:
         """Return what the links have carried so far, to give to ``repeat`` later."""
         return self._network.mark() if "_network" in self.__dict__ else ()
 
-    def repeat(self, carried: Sequence[float], times: int) -> None:
+    def repeat(self, carried: Sequence[float], times: float) -> None:
         """Count what the links have carried since then so many times more."""
         if "_network" in self.__dict__:
             self._network.repeat(carried, times)

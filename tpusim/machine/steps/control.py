@@ -32,7 +32,7 @@ def run_loop(core: Core, loop: Loop) -> Holding:
     device, world = core.device, core.device.world
     watch, done = _watch(core, loop), 0
     trips = core.chosen(loop, loop.trips)
-    known = _known_trips(core, loop)
+    known, carried_first = _known_trips(core, loop), world.carried()
     while done < trips:
         # Asked before the trip as well: a copy that lands during it makes it slower than those to come.
         begin_ps, mark, was_alone = core.now_ps, core.recorded.mark(), device.is_alone
@@ -56,7 +56,10 @@ def run_loop(core: Core, loop: Loop) -> Holding:
             end_ps = core.now_ps + left * trip_ps
             core.recorded.repeat(loop.name, mark, (core.now_ps, end_ps), left)
             # Once for all devices: in equal trips all of them send what was sent during this one's.
-            if world.for_all or (watch and device.number == 0):
+            if watch and watch.is_enough and device.number == 0:
+                # Others are somewhere else in their trips: what all sent meanwhile is right on average.
+                world.repeat(carried_first, left / done)
+            elif world.for_all or (watch and device.number == 0):
                 world.repeat(carried, left)
             yield core.env.timeout(left * trip_ps)
             done = trips
