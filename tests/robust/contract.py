@@ -30,7 +30,7 @@ from tpusim.errors import TpusimError
 CPU_SECONDS = 20
 """What a case may take; beyond it is a hang."""
 
-_WAIT_SECONDS = 15 * CPU_SECONDS
+_WAIT_SECONDS = 6 * CPU_SECONDS
 """A case that waits for what never comes takes no CPU time; beyond this the kernel ends it."""
 
 MOST_BYTES = 64 << 20
@@ -188,6 +188,8 @@ def _work(one: Surface, seeds: list[int], warm: tuple[int, ...], marks: mmap.mma
     """Run cases in this process, which is a child."""
     gc.freeze()
     signal.signal(signal.SIGPROF, _out_of_time)
+    # A lock that another thread of the parent held is never free in a child.
+    signal.alarm(_WAIT_SECONDS)
     in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (in_use + _ROOM, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -238,7 +240,6 @@ def judged(one: Surface, seed: int, folder: Path, in_use: int) -> tuple[str, str
         kind, detail = "traceback", _trace(error)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.alarm(0)
     return kind, detail
 
 

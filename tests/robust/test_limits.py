@@ -17,7 +17,16 @@ from tests.robust.counts import COUNTED
 from tests.semantics.hlo import parse
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.frontends.read import hlo_text
-from tpusim.limits import CHIPS, DEVICES, DEVICES_APART, EXECUTIONS, LAYERS, QUEUE_DEPTH, SIDE
+from tpusim.limits import (
+    CHIPS,
+    COMPUTED_INSTRUCTIONS,
+    DEVICES,
+    DEVICES_APART,
+    EXECUTIONS,
+    LAYERS,
+    QUEUE_DEPTH,
+    SIDE,
+)
 from tpusim.semantics.verify.module import verify_module
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -99,6 +108,16 @@ def test_loops_and_calls_multiply_to_so_many_executions(capsys, tmp_path, kind, 
     path.write_text(PROGRAMS[kind].text(beyond))
     for verb in ("run", "explain", "path", "advise"):
         assert f"expected {EXECUTIONS.what}, at most a number of some 201 digits" in refusal_of(capsys, verb, str(path))
+
+
+def test_calls_of_calls_are_not_computed_for_ever(capsys, tmp_path):
+    """Two calls on each of 23 levels; of the two branches of a conditional one runs."""
+    path = tmp_path / "deep.v5e.hlo.txt"
+    path.write_text(PROGRAMS["calls"].text(24))
+    said = refusal_of(capsys, "exec", str(path), "--random", "1")
+    assert f"expected {COMPUTED_INSTRUCTIONS.what}, at most {COMPUTED_INSTRUCTIONS.most}, found" in said
+    path.write_text(PROGRAMS["branches"].text(60))
+    assert "out0" in output_of(capsys, "exec", str(path), "--random", "1")
 
 
 @pytest.mark.parametrize("command", [("exec", "--random", "1"), ("run", "--schedule", "compiled"), ("compile",)])

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests.robust.surfaces
+from tests.robust import contract
 from tests.robust.contract import SURFACES, Hang, Surface, Wrong, ends_well, run_seeds
 from tests.robust.programs import mutated_hlo, scheduled
 from tests.robust.surfaces.hlo import take_scheduled
@@ -76,6 +77,13 @@ def test_the_contract_notices_a_death():
     report = run_seeds(Surface("made", lambda random: b"%d" % (random.random() < 0.5), take, 1), range(8))
     assert {found.kind for found in report.faults} == {"died"}
     assert report.ended.total() == 8
+
+
+def test_the_contract_notices_a_wait(monkeypatch):
+    """For what never comes, which takes no CPU time."""
+    monkeypatch.setattr(contract, "_WAIT_SECONDS", 1)
+    report = run_seeds(Surface("made", lambda random: b"x", lambda content, folder: signal.pause(), 1), [0])
+    assert [found.kind for found in report.faults] == ["died"]
 
 
 def test_the_contract_notices_memory():

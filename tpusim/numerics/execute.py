@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from graphlib import TopologicalSorter
 from typing import Any
 
 import numpy as np
 
-from tpusim.errors import ProgramError
+from tpusim.errors import ProgramError, UnsupportedError
+from tpusim.ir.module import Module
+from tpusim.limits import COMPUTED_INSTRUCTIONS
 
 # Importing the modules of rules fills the table.
 from tpusim.numerics import collectives, host  # noqa: F401
@@ -57,6 +60,8 @@ def execute_module(
     for computation in module.computations:
         for instruction in computation:
             check_size(instruction.name, instruction.shape)
+    if fault := COMPUTED_INSTRUCTIONS.fault(_most_computed(module)):
+        raise UnsupportedError(f"{module.name}: {fault}: calls of calls multiply")
     # Each device reads the whole infeed: what one takes is not gone for the others.
     fed = [] if infeed is None else list(infeed)
     feeds = [fed] * (module.replica_count * module.partition_count) if infeed is not None else []
@@ -74,6 +79,18 @@ def execute_module(
     if outfeed is not None:
         outfeed.extend(apart_from(value, others) for device in devices for value in device.outfeed)
     return [apart_from(in_types_of(result, module.entry.root.shape), others) for result in results]
+
+
+def _most_computed(module: Module) -> int:
+    """Return how many instructions are computed where each loop makes one trip, and all branches are the longest."""
+    called = {one.name: [name for i in one for name in i.called_computations] for one in module.computations}
+    counts = dict[str, int]()
+    for name in TopologicalSorter(called).static_order():
+        counts[name] = len(module[name].instructions)
+        for instruction in module[name]:
+            inner = [counts[other] for other in instruction.called_computations]
+            counts[name] += max(inner, default=0) if instruction.opcode == "conditional" else sum(inner)
+    return counts[module.entry_name]
 
 
 def _per_device(inputs: Sequence[Any], devices: int, parameters: int) -> list[Sequence[Any]]:
