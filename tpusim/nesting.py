@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 R = TypeVar("R")
@@ -45,3 +45,17 @@ def on_one_stack(
         else:
             under_way.append(inner)
             answer = None
+
+
+def depth_first(first: Iterable[V], inside: Callable[[V], Iterable[V]]) -> Iterator[V]:
+    """Yield items, none of them None, each with all that is ``inside`` it behind it."""
+    waiting = [iter(first)]
+    while waiting:
+        item = next(waiting[-1], None)
+        if item is None:
+            waiting.pop()
+            continue
+        yield item
+        # Most hold nothing, and this is asked of every step of a program.
+        if inner := inside(item):
+            waiting.append(iter(inner))

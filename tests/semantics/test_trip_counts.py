@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.lowering.hlo import lower_text
 from tpusim.program.steps import Loop
+from tpusim.semantics import trip_counts
 from tpusim.semantics.contexts import EntryContext
 from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
 from tpusim.source import SourceText
@@ -182,11 +183,15 @@ def test_a_limit_beside_an_unknown_condition_is_an_upper_bound():
     assert (loop.trips, loop.source) == (20, "upper bound")
 
 
-def test_an_endless_loop_is_not_played_for_ever():
-    """A counter that never gets there is unknown after a few thousand trips."""
-    step = "%one = s32[] constant(1)\n  %next = s32[] multiply(%i, %one)"
+@pytest.mark.parametrize(("step", "most"), [("multiply(%i, %one)", 2), ("negate(%i)", trip_counts.MOST_TRIPS)])
+def test_an_endless_loop_is_not_played_for_ever(monkeypatch, step, most):
+    """A counter that never gets there is unknown after a few thousand trips, one that stands still after two."""
+    played = []
+    states_of = trip_counts.states_of
+    monkeypatch.setattr(trip_counts, "states_of", lambda *loop: (played.append(one) or one for one in states_of(*loop)))
     limit = "%end = s32[] constant(5)\n  ROOT %c = pred[] compare(%j, %end), direction=LT"
-    assert scalar_loop("s32[]", "1", step, limit).source == "default"
+    loop = scalar_loop("s32[]", "1", f"%one = s32[] constant(1)\n  %next = s32[] {step}", limit)
+    assert (loop.source, len(played)) == ("default", most)
 
 
 @pytest.mark.parametrize(("limit", "trips"), [("200", 127), ("7.9", 7), ("-300", 0), ("nan", 0)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, NamedTuple, TypeVar
 
 from tpusim.analysis.answers.findings import Basis, Finding
@@ -13,6 +13,7 @@ from tpusim.errors import TpusimError
 from tpusim.hardware.pod import Topology
 from tpusim.ir.frames import handed_on
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.nesting import depth_first
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.schedules import front_end_form
 from tpusim.pipeline.stages import run_program, simulate
@@ -74,17 +75,13 @@ def made_of(computation: Computation, names: Collection[str]) -> set[str]:
 def products_of(module: Module, home: Computation, of: Instruction) -> Iterator[tuple[Computation, Instruction]]:
     """Yield the products that an instruction is or calls, each once."""
     seen = set[str]()
-    waiting: list[Iterator[tuple[Computation, Instruction]]] = [iter([(home, of)])]
-    while waiting:
-        found = next(waiting[-1], None)
-        if found is None:
-            waiting.pop()
-            continue
-        if found[1].opcode in PRODUCT_ROLES:
-            yield found
-        called = [module[name] for name in found[1].called_computations if name not in seen]
-        seen.update(computation.name for computation in called)
-        waiting += [zip(repeat(one), one) for one in reversed(called)]
+
+    def called(found: tuple[Computation, Instruction]) -> Iterable[tuple[Computation, Instruction]]:
+        names = [name for name in dict.fromkeys(found[1].called_computations) if name not in seen]
+        seen.update(names)
+        return chain.from_iterable(zip(repeat(module[name]), module[name]) for name in names)
+
+    return (found for found in depth_first([(home, of)], called) if found[1].opcode in PRODUCT_ROLES)
 
 
 class Case:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from tpusim.hardware.units import HBM
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, COLLECTIVES, VIEWS, collective_kind
 from tpusim.lowering.scope import Scope, rule
+from tpusim.nesting import depth_first
 from tpusim.program.steps import Algorithm, AnyStep, Collective, Wait
 from tpusim.semantics.aliasing import behind_views
 from tpusim.semantics.contexts import Context
@@ -115,19 +117,19 @@ def _hbm_bytes(sent: Sequence[Instruction], collective: Instruction, kind: str, 
 
 def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction] | None:
     """Return the collective that a fused or called computation holds, with the computation it stands in."""
-    seen, waiting = {name}, [_may_hold(scope.module[name])]
-    while waiting:
-        found = next(waiting[-1], None)
-        if found is None:
-            waiting.pop()
-            continue
-        if is_collective(found[1]):
-            return found
+    seen = {name}
+
+    def called(found: tuple[Computation, Instruction]) -> Iterable[tuple[Computation, Instruction]]:
         # The computation that a reduction applies is called too, but holds no collective: not searched.
-        called = [one for one in found[1].called_computations if found[1].opcode in CALLS and one not in seen]
-        seen.update(called)
-        waiting += [_may_hold(scope.module[one]) for one in reversed(called)]
-    return None
+        if found[1].opcode not in CALLS:
+            return ()
+        names = [one for one in dict.fromkeys(found[1].called_computations) if one not in seen]
+        seen.update(names)
+        return chain.from_iterable(_may_hold(scope.module[one]) for one in names)
+
+    return next(
+        (found for found in depth_first(_may_hold(scope.module[name]), called) if is_collective(found[1])), None
+    )
 
 
 def _may_hold(computation: Computation) -> Iterator[tuple[Computation, Instruction]]:

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 _MOST_PLAYED_TRIPS = 4096
 """Trips of a loop that wait for others, or for a host with a pace, before the last stands for the rest."""
 
-_PLAYED_RECORDS, _PLAYED_TIMES = 2**15, 8
-_MOST_RECORDS, _MOST_TIMES = 2**16, 12
+_PLAYED_RECORDS, _PLAYED_TIMES = 2**14, 4
+_MOST_RECORDS, _MOST_TIMES = 2**16, 8
 
 
 class Played:
     """How much was played so far of a run of so many ``steps``, those of each device that is simulated.
 
     Calls of calls and loops in loops run their steps more often than can be played one by one. Where nothing is under
-    way beside them one run stands for all. Where something is, every step is played eight times on average before it
+    way beside them one run stands for all. Where something is, every step is played four times on average before it
     counts no longer. ``before`` are the records of runs of the same program that ended in a split.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tpusim.hardware.units import HOST
+from tpusim.nesting import depth_first
 from tpusim.program.buffers import Buffer
 from tpusim.program.provenance import Provenance
 from tpusim.program.steps import AnyStep, Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop
@@ -196,18 +197,16 @@ def children(step: AnyStep) -> tuple[tuple[tuple[AnyStep, ...], int], ...]:
 def every_step(steps: tuple[AnyStep, ...]) -> Iterator[AnyStep]:
     """Yield every step once, outer before inner, those of branches that are not taken included."""
     seen: set[int] = set()
-    waiting = [iter(steps)]
-    while waiting:
-        step = next(waiting[-1], None)
-        if step is None:
-            waiting.pop()
-            continue
-        yield step
+
+    def held(step: AnyStep) -> Iterable[AnyStep]:
         inner = inner_lists(step)
-        lists = {id(listed): listed for listed in inner if listed and id(listed) not in seen} if inner else None
-        if lists:
-            seen |= lists.keys()
-            waiting.append(chain.from_iterable(lists.values()))
+        if not inner:
+            return ()
+        lists = {id(listed): listed for listed in inner if id(listed) not in seen}
+        seen.update(lists)
+        return chain.from_iterable(lists.values())
+
+    return depth_first(steps, held)
 
 
 def inner_lists(step: AnyStep) -> tuple[tuple[AnyStep, ...], ...]:

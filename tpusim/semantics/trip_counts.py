@@ -66,11 +66,15 @@ def trips_from(module: Module, loop: Instruction, start: State) -> int | None:
     counted = run.closed_form(*_past_fusions(run.condition))
     if counted is not None:
         return counted
-    condition = module[loop.attributes["condition"]]
+    condition, before = module[loop.attributes["condition"]], None
     try:
         for trips, state in enumerate(states_of(module, loop, start)):
             if not Scalars(module, condition, state).value(condition.root_name):
                 return trips
+            # As far as this is known it never ends.
+            if state == before:
+                break
+            before = state
     except Unknown:
         pass
     return None
