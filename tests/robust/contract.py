@@ -227,7 +227,8 @@ def judged(one: Surface, seed: int, folder: Path, in_use: int) -> tuple[str, str
     try:
         content = made_input(one, seed)
         kind = ends_well(one.take, content, folder)
-        # Modules that were loaded the first time are there the second time.
+        # Modules that were loaded the first time are there the second time, which has as long once more.
+        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
         if _is_high(in_use) and (grown := _grown(one, content, folder)) > _allowed(content):
             kind, detail = "memory", f"{grown >> 20} MiB for {len(content)} bytes"
     except Hang as error:
