@@ -82,7 +82,7 @@ ENTRY e {
 @pytest.mark.parametrize("ends", ["a, c", "c, a"])
 @pytest.mark.parametrize("place", ["FIRST", "SECOND"])
 def test_what_is_to_come_later_does(place, ends):
-    """A control predecessor stands first, also before a fusion that what names it went into; and is named no more."""
+    """A control predecessor stands first, also where what names it was fused; and it is named no more."""
     text = ORDERED.replace(place, ", control-predecessors={a}").replace("ENDS", ends)
     module = compiled(text.replace("FIRST", "").replace("SECOND", ""), "v5e")
     opcodes = [i.opcode for i in module.entry if i.opcode in ("fusion", "dot", "convolution")]

@@ -46,14 +46,14 @@ def test_a_trip_that_waits_in_a_branch_of_few_devices_stands_for_no_other():
     assert lost_ps == [0, 0]
 
 
-def steady_trips(cohorts: int, devices: int, lengths_ps: list[dict[int, int]], enough: int = 0) -> int:
+def steady_trips(cohorts: int, devices: int, lengths_ps: list[dict[int, int]], enough: int = 0, beside=()) -> int:
     """Return how many trips are played before all may jump; every device's trip takes as long as stated."""
     watch = LoopWatch(cohorts, devices)
     for trip, lengths in enumerate(lengths_ps, start=1):
         for number in lengths:
             watch.begin(number, trip)
         for number, length_ps in lengths.items():
-            watch.end(number, length_ps, is_enough=trip == enough)
+            watch.end(number, length_ps, was_alone=trip not in beside, is_enough=trip == enough)
         if watch.jump_after:
             return trip
     return 0
@@ -67,6 +67,11 @@ def test_devices_with_equal_trips_jump_after_the_second():
 def test_groups_with_trips_of_their_own_are_played_as_often_as_there_are_devices():
     """A delay may pass on by one device with each trip, so that four devices need four trips without a change."""
     assert steady_trips(2, 4, [{0: 5, 2: 7}] * 9) == 5
+
+
+def test_a_trip_beside_a_copy_begins_the_count_anew():
+    """Of equal trips the third has something else under way: the fourth is the first that shows anything."""
+    assert steady_trips(2, 2, [{0: 5, 1: 5}] * 9, beside=(1, 2, 3)) == 4
 
 
 def test_enough_was_played():
@@ -216,6 +221,30 @@ def test_devices_that_wait_in_calls_of_calls_are_refused():
         steps = tuple(Call(name=f"c{level}{side}", opcode="call", body=steps) for side in "ab")
     with pytest.raises(UnsupportedError, match=r"expected a run of at most .* records"):
         run("v5e:2x2", only((0,), KERNEL, name="own"), *steps, apart=True)
+
+
+@pytest.mark.parametrize("most", [0, 2**14])
+def test_links_carry_all_trips_of_devices_that_are_ahead(monkeypatch, most):
+    """Two pairs of devices, one of them far slower: 1,000 trips with a megabyte each are as many bytes for both."""
+    monkeypatch.setattr(world, "_PLAYED_RECORDS", most)
+    slow = tuple(msgspec.structs.replace(KERNEL, name=f"k{number}") for number in range(20))
+    sent = [collective("collective-permute", 1e6, pairs=(pair,)) for pair in ((0, 1), (2, 3))]
+    sent = [msgspec.structs.replace(one, name=f"p{number}") for number, one in enumerate(sent)]
+    loop = Loop(name="l", opcode="while", trips=1000, body=(sent[0], only((2, 3), *slow, name="b"), sent[1]))
+    links = run("v5e:2x2", loop, apart=True).links
+    assert {(use.chip, use.n_bytes) for use in links} == {(0, 1e9), (2, 1e9)}
+
+
+def test_loops_in_loops_are_played_once_where_enough_was():
+    """Each level would else play some trips more, and levels multiply: eight of a thousand trips."""
+    steps = (KERNEL, collective("all-reduce", 1e6, ((0, 1, 2, 3),)))
+    for number in range(8):
+        steps = (KERNEL, Loop(name=f"l{number}", opcode="while", trips=1000, body=steps))
+    copy = msgspec.structs.replace(COPY, n_bytes=1e15)
+    timelines = run("v5e:2x2", copy, *steps, apart=True).timelines
+    assert sum(len(timeline.records) for timeline in timelines) < 2**15
+    played = sum(record.count for record in timelines[0].records if record.opcode == "all-reduce")
+    assert played == 1000**8
 
 
 def test_links_carry_what_they_do_if_all_is_played(monkeypatch):

@@ -33,12 +33,17 @@ def schedule(draft: Draft, target: Target) -> None:
     # The order says it now; and some name what was fused or rewritten.
     for graph in draft.reachable():
         for node in graph.order():
-            node.attributes = {key: value for key, value in node.attributes.items() if key != _BEFORE}
+            # Equal attributes are one object elsewhere: only what changes is another.
+            if _BEFORE in node.attributes:
+                node.attributes = {key: value for key, value in node.attributes.items() if key != _BEFORE}
     draft.attributes["is_scheduled"] = True
 
 
 def _stated(draft: Draft, nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
-    """Yield the nodes that the program wants behind others, with those: as far as passes left these as they were."""
+    """Yield the nodes that the program wants behind others, with those.
+
+    Others that were fused, rewritten or inlined are left out: data alone orders what was to come behind them.
+    """
     by_name = {node.name: node for node in nodes}
     for node in nodes:
         ones = [node]

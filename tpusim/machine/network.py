@@ -117,9 +117,9 @@ class Network(Fluid[Transfer]):
         """Return what has been moved since ``mark``, to give to ``add`` later."""
         return [now - before for now, before in zip_longest(self._moved_bytes, mark, fillvalue=0.0)]
 
-    def repeat(self, mark: Sequence[float], times: float) -> None:
-        """Count what has been moved since ``mark`` so many times more."""
-        self.add([n_bytes * times for n_bytes in self.since(mark)])
+    def repeat(self, mark: Sequence[float], times: int, trips: int = 1) -> None:
+        """Count so many times more what has been moved since ``mark`` in each of some equal trips."""
+        self.add([n_bytes * times / trips for n_bytes in self.since(mark)])
 
     def add(self, moved: Sequence[float]) -> None:
         """Count what was moved between two marks once more."""

@@ -80,13 +80,11 @@ def simulate_pod(
     all_of_it = topology is not None and needed > 1
     assigned = assign(programs, pod.device_count if all_of_it else min(pod.device_count, needed))
     cohorts, warnings = cohorts_of(costs, assigned, options)
-    played = 0
     for number in count():
         if fault := DEVICES_APART.fault(len(cohorts)):
             raise UnsupportedError(f"{programs[0].name}: {fault}: their messages, hosts or choices differ")
-        run = _Run(costs, assigned, cohorts, progress, options, played)
+        run = _Run(costs, assigned, cohorts, progress, options)
         split = run.finish(options.timeout_seconds)
-        played = run.world.played.total
         if split is None:
             break
         cohorts = refined(costs, assigned, cohorts, split, deep=number >= MOST_SIMPLE_SPLITS)
@@ -115,11 +113,9 @@ class _Run:
         cohorts: Cohorts,
         progress: Callable[[Record], None] | None,
         options: RunOptions,
-        played_before: int,
     ) -> None:
         placed = [Cohort(members, *assigned[members[0]]) for members in cohorts]
-        for_all = cohorts == ONE_FOR_ALL
-        self.world = World(costs, placed, len(assigned), for_all=for_all, played_before=played_before)
+        self.world = World(costs, placed, len(assigned), for_all=cohorts == ONE_FOR_ALL)
         devices = [Device(self.world, one, options, progress if one.number == 0 else None) for one in placed]
         self._cores = [Core(device, CORE, device.recorder.whole) for device in devices]
         self._ends = [self.world.env.process(core.run_program()) for core in self._cores]

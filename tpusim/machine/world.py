@@ -36,23 +36,23 @@ class Played:
 
     Calls of calls and loops in loops run their steps more often than can be played one by one. Where nothing is under
     way beside them one run stands for all. Where something is, every step is played four times on average before it
-    counts no longer. ``before`` are the records of runs of the same program that ended in a split.
+    counts no longer.
     """
 
-    def __init__(self, steps: int, before: int) -> None:
-        self.total = before
-        self._enough = before + _PLAYED_RECORDS + _PLAYED_TIMES * steps
+    def __init__(self, steps: int) -> None:
+        self._records = 0
+        self._enough = _PLAYED_RECORDS + _PLAYED_TIMES * steps
         self._most = _MOST_RECORDS + _MOST_TIMES * steps
 
     @property
     def is_enough(self) -> bool:
         """Whether what follows is like what was played, whatever is under way beside it."""
-        return self.total >= self._enough
+        return self._records >= self._enough
 
     def record(self) -> None:
         """Count a record; raise UnsupportedError if devices that wait for each other have to play far too many."""
-        self.total += 1
-        if self.total > self._most:
+        self._records += 1
+        if self._records > self._most:
             raise UnsupportedError(
                 f"expected a run of at most {self._most:,} records, found more: its devices differ and wait for each "
                 "other, or for a host with a pace, in loops or calls that multiply"
@@ -65,35 +65,35 @@ class LoopWatch:
     If a trip took all of them equally long, and the one before as well, no device has moved against another, so that
     the next will be the same. Groups of devices that have nothing to do with each other may each keep a time of their
     own: but a delay passes on by at least one device with each trip, so that after as many trips without a change there
-    is none to come.
+    is none to come. Where enough was played before the visit, its first trip stands for all. ``carried`` is what the
+    links had carried before the first device came.
     """
 
-    def __init__(self, cohorts: int, devices: int) -> None:
+    def __init__(self, cohorts: int, devices: int, carried: Sequence[float] = (), *, is_enough: bool = False) -> None:
+        self.carried = carried
+        self.jump_after = 1 if is_enough else 0
         self._count = cohorts
         self._patience = devices
         self._trip: dict[int, int] = {}
         self._length_ps: dict[int, int] = {}
         self._since: dict[int, int] = {}
         self._ended: dict[int, int] = {}
-        self.jump_after = 0
-        # Whether trips are skipped that the last one need not be like.
-        self.is_enough = False
+        self._jumped = 0
 
     def begin(self, number: int, trip: int) -> None:
         """Note that a device begins a trip."""
         self._trip[number] = trip
 
-    def end(self, number: int, length_ps: int, *, was_alone: bool = True, is_enough: bool = False) -> None:
+    def end(self, number: int, length_ps: int, *, was_alone: bool, is_enough: bool) -> None:
         """Note how long a device's trip was; if it was the last to repeat itself, or is enough, all may jump.
 
-        A trip beside something that is still under way says nothing of those after its end.
+        A trip with something else under way says nothing of trips without it.
         """
         trip = self._trip[number]
-        self.is_enough |= is_enough
         if self._length_ps.get(number) != length_ps or not was_alone:
             self._length_ps[number], self._since[number] = length_ps, trip
         self._ended[trip] = self._ended.get(trip, 0) + 1
-        if not self.jump_after and self._ended[trip] == self._count and self._repeats(trip):
+        if not self.jump_after and self._ended[trip] == self._count and (is_enough or self._repeats(trip)):
             # No device has ended the trip after those that have begun: all will see the mark in time.
             self.jump_after = max(self._trip.values()) + 1
 
@@ -101,7 +101,12 @@ class LoopWatch:
         """Return whether the trips up to one that all have ended stand for those to come."""
         alike = len(set(self._length_ps.values())) == 1
         steady = trip - max(self._since.values())
-        return self.is_enough or steady >= (1 if alike else self._patience)
+        return steady >= (1 if alike else self._patience)
+
+    def is_last_to_jump(self) -> bool:
+        """Note that a device jumps; return whether all others have: then all have played as many trips."""
+        self._jumped += 1
+        return self._jumped == self._count
 
 
 class World:
@@ -112,9 +117,7 @@ class World:
     is that of all devices, simulated or not.
     """
 
-    def __init__(
-        self, costs: Costs, cohorts: Sequence[Cohort], device_count: int, *, for_all: bool, played_before: int = 0
-    ) -> None:
+    def __init__(self, costs: Costs, cohorts: Sequence[Cohort], device_count: int, *, for_all: bool) -> None:
         self.env = simpy.Environment()
         self.costs = costs
         self.chip = costs.chip
@@ -123,7 +126,7 @@ class World:
         self.for_all = for_all
         self.member_count = sum(len(cohort.members) for cohort in cohorts)
         self.loop_watches: dict[tuple[int, int], LoopWatch] = {}
-        self.played = Played(sum(len(cohort.program.every_step) for cohort in cohorts), played_before)
+        self.played = Played(sum(len(cohort.program.every_step) for cohort in cohorts))
         self.waits = Waits()
         self.channels = Channels(self.env, cohorts)
         self.collectives = Collectives(
@@ -187,10 +190,10 @@ class World:
         """Return what the links have carried so far, to give to ``repeat`` later."""
         return self._network.mark() if "_network" in self.__dict__ else ()
 
-    def repeat(self, carried: Sequence[float], times: float) -> None:
-        """Count what the links have carried since then so many times more."""
+    def repeat(self, carried: Sequence[float], times: int, trips: int = 1) -> None:
+        """Count so many times more what the links have carried since then in each of some trips."""
         if "_network" in self.__dict__:
-            self._network.repeat(carried, times)
+            self._network.repeat(carried, times, trips)
 
     def carried_since(self, carried: Sequence[float]) -> Sequence[float]:
         """Return what the links have carried since then for a device by itself, to give to ``carry`` later."""

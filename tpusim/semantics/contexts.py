@@ -25,22 +25,24 @@ T = TypeVar("T")
 _MOST_STATES = 100_000
 """So many visits of a computation, of all devices together, are looked at; the scalars of one take some 10 us."""
 
-_MOST_OF_ALL = 40 * _MOST_STATES
-"""So many visits of all computations; one takes 8 bytes, since visits with the same known are one object."""
+_MOST_FOUND = 2**18
+"""So much of a program is found out of visits, each some 10 us; visits with the same known are one for that."""
+
+_VISITS_AT_ONCE = 32
+"""So many visits take the time and the memory of one thing found out: each is a place in a list."""
 
 
 class _Budget:
-    """How many more visits of a program's computations are looked at."""
+    """How much more is found out of the visits of a program's computations."""
 
     def __init__(self) -> None:
-        self._left = _MOST_OF_ALL
+        self._left = _MOST_FOUND
 
-    def takes(self, count: int) -> bool:
-        """Return whether so many are not too many, and count them if so."""
-        if count > min(self._left, _MOST_STATES):
-            return False
+    def spend(self, count: int = 1) -> None:
+        """Count what was found; raise ``Unknown`` if it was too much."""
         self._left -= count
-        return True
+        if self._left < 0:
+            raise Unknown
 
 
 class Context:
@@ -55,7 +57,7 @@ class Context:
         self.computation = computation
         self.always = always
         self.caller: Context | None = None
-        self._budget = _Budget()
+        self.budget = _Budget()
         self._visits: Visits | None = None
 
     @property
@@ -80,9 +82,11 @@ class Context:
         """Return the visits; nothing if they cannot be told, or if they are too many."""
         try:
             found = self._find_visits()
+            count = sum(map(len, found.values()))
+            self.budget.spend(count // _VISITS_AT_ONCE)
         except Unknown:
             return {}
-        return found if self._budget.takes(sum(map(len, found.values()))) else {}
+        return found if count <= _MOST_STATES else {}
 
     def _find_visits(self) -> Visits:
         """Return the visits; raise ``Unknown`` if they cannot be told."""
@@ -103,7 +107,7 @@ class Context:
             found = self.known_of(names, state)
             return kept.setdefault(repr(found), found)
 
-        return list(_each(states, known))
+        return list(_each(states, known, self.budget))
 
     def branches_at(self, conditional: Instruction, count: int, states: Sequence[State]) -> list[int]:
         """Return which branch is taken at each visit: the first for true, the last for a number that is none's.
@@ -117,7 +121,7 @@ class Context:
                 return 0 if value else 1
             return int(value) if 0 <= value < count else count - 1
 
-        return list(_each(states, branch))
+        return list(_each(states, branch, self.budget))
 
 
 class EntryContext(Context):
@@ -139,7 +143,7 @@ class CallContext(Context):
     def __init__(self, caller: Context, name: str, operands: Sequence[str]) -> None:
         super().__init__(caller.module, caller.module[name], caller.known_of(operands))
         self.caller: Context = caller
-        self._budget = caller._budget
+        self.budget = caller.budget
         self._operands = operands
 
     def _find_visits(self) -> Visits:
@@ -171,13 +175,15 @@ class BodyContext(CallContext):
         starts = super()._entered(states)
         if self._trips > self._most_trips:
             # Too many to look at each: what no trip changes holds at all of them.
-            return [self._unchanged(start) for start in starts]
-        return list(chain.from_iterable(_each(starts, self._trip_states)))
+            return list(_each(starts, self._unchanged, self.budget))
+        return list(chain.from_iterable(_each(starts, self._trip_states, self.budget)))
 
     def _trip_states(self, start: State) -> list[State]:
         """Return what is known at each trip of one visit."""
         counted = trips_from(self.module, self._loop, start)
-        return list(islice(states_of(self.module, self._loop, start), self._trips if counted is None else counted))
+        trips = self._trips if counted is None else counted
+        self.budget.spend(min(trips, MOST_TRIPS))
+        return list(islice(states_of(self.module, self._loop, start), trips))
 
 
 class BranchContext(CallContext):
@@ -207,7 +213,7 @@ def trips_taken(context: Context, loop: Instruction) -> tuple[Choice, ...]:
             raise Unknown
         return counted
 
-    return _choices(context, lambda states: _each(context.known_at(loop.operands, states), trips))
+    return _choices(context, lambda states: _each(context.known_at(loop.operands, states), trips, context.budget))
 
 
 def _choices(context: Context, choose: Callable[[Sequence[State]], Iterable[int]]) -> tuple[Choice, ...]:
@@ -227,10 +233,11 @@ def _choices(context: Context, choose: Callable[[Sequence[State]], Iterable[int]
     return tuple(Choice(values, tuple(devices)) for values, devices in found.items())
 
 
-def _each(states: Sequence[State], find: Callable[[State], T]) -> Iterator[T]:
+def _each(states: Sequence[State], find: Callable[[State], T], budget: _Budget) -> Iterator[T]:
     """Yield what is found for each state, found once for those that are one object."""
     found: dict[int, T] = {}
     for state in states:
         if id(state) not in found:
+            budget.spend()
             found[id(state)] = find(state)
         yield found[id(state)]

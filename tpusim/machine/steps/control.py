@@ -32,7 +32,7 @@ def run_loop(core: Core, loop: Loop) -> Holding:
     device, world = core.device, core.device.world
     watch, done = _watch(core, loop), 0
     trips = core.chosen(loop, loop.trips)
-    known, carried_first = _known_trips(core, loop), world.carried()
+    known = _known_trips(core, loop)
     while done < trips:
         # Asked before the trip as well: a copy that lands during it makes it slower than those to come.
         begin_ps, mark, was_alone = core.now_ps, core.recorded.mark(), device.is_alone
@@ -55,11 +55,10 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         if left and (done == watch.jump_after if watch else _repeats(core, loop, done, was_alone=was_alone)):
             end_ps = core.now_ps + left * trip_ps
             core.recorded.repeat(loop.name, mark, (core.now_ps, end_ps), left)
-            # Once for all devices: in equal trips all of them send what was sent during this one's.
-            if watch and watch.is_enough and device.number == 0:
-                # Others are somewhere else in their trips: what all sent meanwhile is right on average.
-                world.repeat(carried_first, left / done)
-            elif world.for_all or (watch and device.number == 0):
+            # Once for all devices.
+            if watch and watch.is_last_to_jump():
+                world.repeat(watch.carried, left, done)
+            elif world.for_all:
                 world.repeat(carried, left)
             yield core.env.timeout(left * trip_ps)
             done = trips
@@ -95,7 +94,12 @@ def _watch(core: Core, loop: Loop) -> LoopWatch | None:
     # A device with more trips than others would have to count what the links carry in trips that the others skip.
     if any(choice.devices for choice in loop.choices):
         return None
-    return world.loop_watches.setdefault((id(loop), visit), LoopWatch(len(world.cohorts), world.member_count))
+    key = id(loop), visit
+    if key not in world.loop_watches:
+        is_enough = world.played.is_enough
+        watch = LoopWatch(len(world.cohorts), world.member_count, world.carried(), is_enough=is_enough)
+        world.loop_watches[key] = watch
+    return world.loop_watches[key]
 
 
 def _repeats(core: Core, loop: Loop, done: int, *, was_alone: bool) -> bool:
