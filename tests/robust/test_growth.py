@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -27,7 +29,17 @@ SIZES = {
 }
 
 
+@pytest.fixture
+def no_garbage_of_others():
+    """Keep Python's collector from going through what other tests left in this process, whichever of them it ran."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_garbage_of_others")
 @pytest.mark.parametrize("kind", SIZES)
 def test_time_grows_with_the_program(kind):
     """The least of two rounds; a square would show an exponent of 2, what sorts hardly more than 1."""
