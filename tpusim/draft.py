@@ -247,6 +247,14 @@ class Draft:
                     names.update(node.called)
         return [graph for graph in graphs if graph.name in names]
 
+    def drop(self, attribute: str) -> None:
+        """Take an attribute from all nodes."""
+        for graph in self.reachable():
+            for node in graph.order():
+                # Equal attributes are one object elsewhere: only what changes is another.
+                if attribute in node.attributes:
+                    node.attributes = {name: value for name, value in node.attributes.items() if name != attribute}
+
     def write(self) -> Module:
         """Return the module that the graphs are now."""
         computations = tuple(_write(graph) for graph in self.reachable())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 R = TypeVar("R")
@@ -47,8 +47,12 @@ def on_one_stack(
             answer = None
 
 
-def depth_first(first: Iterable[V], inside: Callable[[V], Iterable[V]]) -> Iterator[V]:
-    """Yield items, none of them None, each with all that is ``inside`` it behind it."""
+def depth_first(first: Iterable[V], inside: Callable[[V], Mapping[Any, Iterable[V]]]) -> Iterator[V]:
+    """Yield items, none of them None, each with all that is ``inside`` it behind it.
+
+    What is inside are lists by what tells one from another: those that several items share are gone through once.
+    """
+    seen = set[Hashable]()
     waiting = [iter(first)]
     while waiting:
         item = next(waiting[-1], None)
@@ -58,4 +62,6 @@ def depth_first(first: Iterable[V], inside: Callable[[V], Iterable[V]]) -> Itera
         yield item
         # Most hold nothing, and this is asked of every step of a program.
         if inner := inside(item):
-            waiting.append(iter(inner))
+            new = [listed for key, listed in inner.items() if key not in seen]
+            seen.update(inner)
+            waiting += [iter(listed) for listed in reversed(new)]

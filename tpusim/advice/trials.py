@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from tpusim.analysis.answers.findings import Basis, Finding
@@ -74,12 +74,9 @@ def made_of(computation: Computation, names: Collection[str]) -> set[str]:
 
 def products_of(module: Module, home: Computation, of: Instruction) -> Iterator[tuple[Computation, Instruction]]:
     """Yield the products that an instruction is or calls, each once."""
-    seen = set[str]()
 
-    def called(found: tuple[Computation, Instruction]) -> Iterable[tuple[Computation, Instruction]]:
-        names = [name for name in dict.fromkeys(found[1].called_computations) if name not in seen]
-        seen.update(names)
-        return chain.from_iterable(zip(repeat(module[name]), module[name]) for name in names)
+    def called(found: tuple[Computation, Instruction]) -> dict[str, Iterable[tuple[Computation, Instruction]]]:
+        return {name: zip(repeat(module[name]), module[name]) for name in found[1].called_computations}
 
     return (found for found in depth_first([(home, of)], called) if found[1].opcode in PRODUCT_ROLES)
 

@@ -31,11 +31,7 @@ def schedule(draft: Draft, target: Target) -> None:
         orders = (put_behind(order, earlier) for order in (memory.nodes, _ListOrder(memory).run()))
         graph.sequence = min(orders, key=memory.peak_bytes)
     # The order says it now; and some name what was fused or rewritten.
-    for graph in draft.reachable():
-        for node in graph.order():
-            # Equal attributes are one object elsewhere: only what changes is another.
-            if _BEFORE in node.attributes:
-                node.attributes = {key: value for key, value in node.attributes.items() if key != _BEFORE}
+    draft.drop(_BEFORE)
     draft.attributes["is_scheduled"] = True
 
 

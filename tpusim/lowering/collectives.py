@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -117,15 +116,11 @@ def _hbm_bytes(sent: Sequence[Instruction], collective: Instruction, kind: str, 
 
 def inner_collective(scope: Scope, name: str) -> tuple[Computation, Instruction] | None:
     """Return the collective that a fused or called computation holds, with the computation it stands in."""
-    seen = {name}
 
-    def called(found: tuple[Computation, Instruction]) -> Iterable[tuple[Computation, Instruction]]:
+    def called(found: tuple[Computation, Instruction]) -> dict[str, Iterator[tuple[Computation, Instruction]]]:
         # The computation that a reduction applies is called too, but holds no collective: not searched.
-        if found[1].opcode not in CALLS:
-            return ()
-        names = [one for one in dict.fromkeys(found[1].called_computations) if one not in seen]
-        seen.update(names)
-        return chain.from_iterable(_may_hold(scope.module[one]) for one in names)
+        names = found[1].called_computations if found[1].opcode in CALLS else ()
+        return {one: _may_hold(scope.module[one]) for one in names}
 
     return next(
         (found for found in depth_first(_may_hold(scope.module[name]), called) if is_collective(found[1])), None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -196,17 +195,7 @@ def children(step: AnyStep) -> tuple[tuple[tuple[AnyStep, ...], int], ...]:
 
 def every_step(steps: tuple[AnyStep, ...]) -> Iterator[AnyStep]:
     """Yield every step once, outer before inner, those of branches that are not taken included."""
-    seen: set[int] = set()
-
-    def held(step: AnyStep) -> Iterable[AnyStep]:
-        inner = inner_lists(step)
-        if not inner:
-            return ()
-        lists = {id(listed): listed for listed in inner if id(listed) not in seen}
-        seen.update(lists)
-        return chain.from_iterable(lists.values())
-
-    return depth_first(steps, held)
+    return depth_first(steps, lambda step: {id(listed): listed for listed in inner_lists(step)})
 
 
 def inner_lists(step: AnyStep) -> tuple[tuple[AnyStep, ...], ...]:

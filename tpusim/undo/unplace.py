@@ -30,8 +30,8 @@ def unplace(module: Module) -> Module:
     for graph in draft.reachable():
         for node in graph.order():
             node.shape = _in_hbm(node.shape)
-            # Some name copies that are gone, and the order holds without.
-            node.attributes = {key: value for key, value in node.attributes.items() if key != "control-predecessors"}
+    # Some name copies that are gone, and the order holds without.
+    draft.drop("control-predecessors")
     return draft.write()
 
 
