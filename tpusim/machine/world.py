@@ -28,7 +28,8 @@ _MOST_PLAYED_TRIPS = 4096
 """Trips of a loop that wait for others, or for a host with a pace, before the last stands for the rest."""
 
 _PLAYED_RECORDS, _PLAYED_TIMES = 2**14, 4
-_MOST_RECORDS, _MOST_TIMES = 2**16, 8
+# When enough was played, every step may be played once more, and devices may be apart by some trips.
+_MOST_RECORDS, _MOST_TIMES = 2**16, 5
 
 
 class Played:

@@ -44,9 +44,10 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Even
     vector_ps = _vector_ps(core, done)
     # What a collective reads and writes here slows the kernels beside it, so it takes its share of HBM.
     local = device.memories[HBM].transfer(0 if _is_staged(step) else done[HBM])
-    yield core.env.all_of([ended, core.env.all_of([local, core.env.timeout(vector_ps)])])
+    yield core.env.all_of([ended, local, core.env.timeout(vector_ps)])
     here_ps, moved_ps = max(local.value or 0, start_ps + vector_ps), core.now_ps
-    yield device.memories[HBM].transfer(done[HBM] if _is_staged(step) else 0)
+    if _is_staged(step):
+        yield device.memories[HBM].transfer(done[HBM])
     staged_ps = core.now_ps - moved_ps
     completions: dict[int, Completion] = ended.value or {}
     found = {n: one._replace(end_ps=max(one.end_ps, here_ps) + staged_ps) for n, one in completions.items()}
@@ -56,7 +57,7 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Even
         start_ps,
         row=row,
         end_ps=own.end_ps,
-        **_figures(core, step, plan, own, start_ps),
+        **_figures(core, step, plan, done, own, start_ps),
         flops=step.flops,
         payload_bytes=step.n_bytes,
         group_size=step.group_size,
@@ -64,7 +65,7 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Even
     for number in device.cohort.members[1:]:
         other = device.world.costs.longest_plan(step, device.cohort.devices, number)
         if (found[number], other[1:]) != (own, plan[1:]):
-            figures = _figures(core, step, other, found[number], start_ps)
+            figures = _figures(core, step, other, _activity(core, step, other), found[number], start_ps)
             device.recorder.vary(number, record, {"end_ps": found[number].end_ps, **figures})
     return found
 
@@ -86,10 +87,10 @@ def _activity(core: Core, step: Collective, plan: CommunicationPlan) -> dict[str
 
 
 def _figures(
-    core: Core, step: Collective, plan: CommunicationPlan, completion: Completion, start_ps: int
+    core: Core, step: Collective, plan: CommunicationPlan, done: dict[str, float], completion: Completion, start_ps: int
 ) -> dict[str, Any]:
     """Return the fields of a record that say what bounds the collective of a device, and which units it keeps busy."""
-    latency_ps, done = core.device.world.costs.latency_ps(plan), _activity(core, step, plan)
+    latency_ps = core.device.world.costs.latency_ps(plan)
     # Hops of collectives that run beside each other overlap; only those that the core waits for add up.
     waited_ps = 0 if step.is_async or core.call else latency_ps
     duration_ps, late_ps = completion.end_ps - start_ps, completion.late_ps(start_ps)
