@@ -128,20 +128,21 @@ def walk(steps: tuple[AnyStep, ...], count: int = 1) -> Iterator[tuple[AnyStep, 
 
     Steps that several others run come once, with all of their times.
     """
-    return _walk(steps, children, count)
+    return ((step, times) for listed, times in _times(steps, children, count) for step in listed)
 
 
 def written_steps(program: Program) -> int:
     """Return how many steps a program has where those that several hold count for each of them."""
-    return sum(count for _, count in _walk(program.steps, lambda step: [(inner, 1) for inner in inner_lists(step)]))
+    held = _times(program.steps, lambda step: [(inner, 1) for inner in inner_lists(step)])
+    return sum(len(listed) * times for listed, times in held)
 
 
 def most_executions(program: Program) -> int:
     """Return how often the step of a program may run that runs most often, whatever devices choose at each visit."""
-    return max((count for _, count in _walk(program.steps, _most_children)), default=0)
+    return max((times for listed, times in _times(program.steps, _most_children) if listed), default=0)
 
 
-def _most_children(step: AnyStep) -> Sequence[tuple[tuple[AnyStep, ...], int]]:
+def _most_children(step: AnyStep) -> _Lists:
     """Return the lists of steps that a step may run, each with the most times that it does."""
     if not isinstance(step, Loop | Branch) or not step.choices:
         return children(step)
@@ -152,32 +153,32 @@ def _most_children(step: AnyStep) -> Sequence[tuple[tuple[AnyStep, ...], int]]:
     return ((step.condition, trips + 1), (step.body, trips))
 
 
-_Held = Callable[[AnyStep], Sequence[tuple[tuple[AnyStep, ...], int]]]
-"""The lists of steps that a step holds, each with a number of times."""
+_Lists = Sequence[tuple[tuple[AnyStep, ...], int]]
+"""Lists of steps, each with a number of times."""
+
+_Held = Callable[[AnyStep], _Lists]
+"""The lists of steps that a step holds."""
 
 
-def _walk(steps: tuple[AnyStep, ...], held: _Held, count: int = 1) -> Iterator[tuple[AnyStep, int]]:
-    # Trips are a factor, not a loop: ten million of them walk as fast as ten.
-    times = {id(steps): count}
-    for listed in _lists(steps, held):
-        for step in listed:
-            yield step, times[id(listed)]
-            for inner, each in held(step):
-                times[id(inner)] = times.get(id(inner), 0) + each * times[id(listed)]
-
-
-def _lists(steps: tuple[AnyStep, ...], held: _Held) -> list[tuple[AnyStep, ...]]:
-    """Return some steps and all lists of steps held in them, each once and before those within it."""
-    found: dict[int, tuple[AnyStep, ...]] = {}
-    waiting = [(steps, False)]
+def _times(steps: tuple[AnyStep, ...], held: _Held, count: int = 1) -> list[tuple[tuple[AnyStep, ...], int]]:
+    """Return some steps and all lists of steps held in them, each once and before those within it, with its times."""
+    found: dict[int, tuple[tuple[AnyStep, ...], _Lists]] = {}
+    waiting: list[tuple[tuple[AnyStep, ...], _Lists | None]] = [(steps, None)]
     while waiting:
-        listed, is_done = waiting.pop()
-        if is_done:
-            found[id(listed)] = listed
+        listed, inner = waiting.pop()
+        if inner is not None:
+            found[id(listed)] = listed, inner
         elif id(listed) not in found:
-            waiting.append((listed, True))
-            waiting += [(inner, False) for step in listed for inner, _ in held(step)]
-    return list(reversed(found.values()))
+            inner = [pair for step in listed for pair in held(step)]
+            waiting.append((listed, inner))
+            waiting += [(one, None) for one, _ in inner]
+    # Trips are a factor, not a loop: ten million of them walk as fast as ten.
+    times = dict.fromkeys(found, 0) | {id(steps): count}
+    inner_last = list(reversed(found.values()))
+    for listed, inner in inner_last:
+        for one, each in inner:
+            times[id(one)] += each * times[id(listed)]
+    return [(listed, times[id(listed)]) for listed, _ in inner_last]
 
 
 def children(step: AnyStep) -> tuple[tuple[tuple[AnyStep, ...], int], ...]:
