@@ -246,3 +246,26 @@ def test_topk_of_any_type_agrees_with_a_stable_sort(dtype: Any) -> None:
     order = sorted(range(50), key=lambda i: (-float(array[i]), i))[:7]
     assert places.tolist() == order
     assert values.tolist() == array[order].tolist()
+
+
+@pytest.mark.parametrize("step", ["{s}{i} = s32[] negate({s}{before})", "{s}{i} = s32[] add({s}{before}, {s}{before})"])
+def test_keys_of_any_depth_are_read(step: str) -> None:
+    """Deeper than Python recurses; and doubled in each of 3,000 steps, so that no walk may take each way."""
+    steps = [step.format(s=side, i=i, before=i - 1) for i in range(1, 3001) for side in "ab"]
+    lines = ["f {", "a0 = s32[] parameter(0)", "b0 = s32[] parameter(1)", *steps]
+    lines.append("ROOT r = pred[] compare(a3000, b3000), direction=LT\n}")
+    body = "\n".join(lines)
+    assert keys_of(body) == [Key("a3000", is_ascending=True, is_total=False)]
+
+
+def test_orders_nest_to_any_depth() -> None:
+    """The order of each level breaks the ties of the one above, which is itself: a key that is there once."""
+    levels = [
+        f"{side}{i} = pred[] select(t{i}, {side}{i - 1}, {side}{i - 1})" for i in range(1, 2001) for side in ("x", "y")
+    ]
+    tests = [f"t{i} = pred[] compare(x{i - 1}, y{i - 1}), direction=EQ" for i in range(1, 2001)]
+    nested = [line for i in range(2000) for line in (tests[i], *levels[2 * i : 2 * i + 2])]
+    lines = ["f {", "a = s32[] parameter(0)", "b = s32[] parameter(1)"]
+    lines += ["x0 = pred[] compare(a, b), direction=LT", "y0 = pred[] compare(b, a), direction=LT", *nested, "}"]
+    body = "\n".join(lines)
+    assert keys_of(body.replace("x2000 =", "ROOT x2000 =")) == [Key("a", is_ascending=True, is_total=False)]

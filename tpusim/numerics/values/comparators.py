@@ -7,6 +7,7 @@ into integers and break ties by position. All of these are found here; any other
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from tpusim.ir.module import Computation, Instruction
@@ -14,6 +15,9 @@ from tpusim.ir.ops import COMMON_ATTRIBUTES
 
 # LE and GE are no strict orders; where elements are alike XLA leaves the result open.
 _ASCENDING = {"LT": True, "LE": True, "GT": False, "GE": False}
+
+_MOST_COMPARED = 2**12
+"""Pairs of instructions; those of expressions that share their parts crosswise would be quadratically many."""
 
 
 class Key(NamedTuple):
@@ -27,17 +31,21 @@ class Key(NamedTuple):
     is_total: bool
 
 
-def order_of(computation: Computation, root: Instruction | None = None) -> list[Key] | None:
-    """Return the keys by which a comparator orders elements, the first one counting most; None if it is another one.
-
-    ``root`` is an expression inside of the comparator; without it all of the comparator is meant.
-    """
-    root = root or computation.root
-    forms = {"compare": _single_key, "select": _order_with_ties, "or": _lexicographic}
-    return forms[root.opcode](computation, root) if root.opcode in forms else None
+Orders = Mapping[str, "list[Key] | None"]
+"""By the names of instructions the keys that they order by; None of one that does not."""
 
 
-def _single_key(computation: Computation, root: Instruction) -> list[Key] | None:
+def order_of(computation: Computation) -> list[Key] | None:
+    """Return the keys by which a comparator orders elements, the first one counting most; None if it is another one."""
+    orders: dict[str, list[Key] | None] = {}
+    # Operands first: an expression may share its parts, or nest deeper than Python recurses.
+    for instruction in computation.instructions:
+        if instruction.opcode in _FORMS:
+            orders[instruction.name] = _FORMS[instruction.opcode](computation, instruction, orders)
+    return orders.get(computation.root_name)
+
+
+def _single_key(computation: Computation, root: Instruction, _orders: Orders) -> list[Key] | None:
     """Return the key of ``key(left) < key(right)``, or of any of its mirror images."""
     direction = root.attributes["direction"]
     if direction not in _ASCENDING:
@@ -51,34 +59,45 @@ def _single_key(computation: Computation, root: Instruction) -> list[Key] | None
     return None
 
 
-def _order_with_ties(computation: Computation, root: Instruction) -> list[Key] | None:
+def _order_with_ties(computation: Computation, root: Instruction, orders: Orders) -> list[Key] | None:
     """Return the keys of ``before(a, b) == before(b, a) ? tie : before(a, b)``."""
     test, tie, before = computation.operands_of(root)
     if test.opcode != "compare" or test.attributes["direction"] != "EQ":
         return None
-    orders = [order_of(computation, side) for side in computation.operands_of(test)]
-    order, rest = order_of(computation, before), order_of(computation, tie)
+    order, rest = orders.get(before.name), orders.get(tie.name)
     if order is None or rest is None:
         return None
     # The test may compare the two directions either way round.
     opposite = [key._replace(is_ascending=not key.is_ascending) for key in order]
-    if sorted(map(str, orders)) != sorted(map(str, (order, opposite))):
-        return None
-    return order + rest
+    tested = [orders.get(name) for name in test.operands]
+    return _joined(order, rest) if tested in ([order, opposite], [opposite, order]) else None
 
 
-def _lexicographic(computation: Computation, root: Instruction) -> list[Key] | None:
+def _lexicographic(computation: Computation, root: Instruction, orders: Orders) -> list[Key] | None:
     """Return the keys of ``x(a) < x(b) or (x(a) == x(b) and tie)``, in any order of the operands."""
     for before, both in _either_way(computation, root):
         # Only a single key can be compared for equality by one instruction.
-        order = order_of(computation, before)
+        order = orders.get(before.name)
         if order is None or len(order) != 1 or both.opcode != "and":
             continue
         for same, tie in _either_way(computation, both):
-            rest = order_of(computation, tie)
+            rest = orders.get(tie.name)
             if rest is not None and _is_tie_of(computation, same, order[0]):
-                return order + rest
+                return _joined(order, rest)
     return None
+
+
+_FORMS: dict[str, Callable[[Computation, Instruction, Orders], list[Key] | None]] = {
+    "compare": _single_key,
+    "select": _order_with_ties,
+    "or": _lexicographic,
+}
+
+
+def _joined(order: list[Key], rest: list[Key]) -> list[Key]:
+    """Return the keys of both, without what was compared before: there elements are alike."""
+    compared = {(key.name, key.is_total) for key in order}
+    return order + [key for key in rest if (key.name, key.is_total) not in compared]
 
 
 def _either_way(computation: Computation, root: Instruction) -> tuple[tuple[Instruction, Instruction], ...]:
@@ -101,17 +120,32 @@ def _is_tie_of(computation: Computation, same: Instruction, key: Key) -> bool:
 
 
 def _corresponds(computation: Computation, first: Instruction, second: Instruction, sides: tuple[int, int]) -> bool:
-    """Return whether two expressions differ only in which element of every pair they take: ``sides``, 0 for left."""
+    """Return whether two expressions differ only in which element of every pair they take: ``sides``, 0 for left.
+
+    Expressions of more parts than anybody writes are taken to differ.
+    """
+    compared: dict[tuple[str, str], None] = {}
+    waiting = [(first, second)]
+    while waiting:
+        one, other = waiting.pop()
+        if (one.name, other.name) in compared:
+            continue
+        compared[one.name, other.name] = None
+        if len(compared) > _MOST_COMPARED or not _are_alike(computation, one, other, sides):
+            return False
+        waiting += zip(computation.operands_of(one), computation.operands_of(other), strict=True)
+    return True
+
+
+def _are_alike(computation: Computation, first: Instruction, second: Instruction, sides: tuple[int, int]) -> bool:
+    """Return whether two instructions do the same, whatever with."""
     # Parameters 2k and 2k + 1 are the left and the right element of operand k.
     if first.opcode == second.opcode == "parameter":
         numbers = (first.immediate, second.immediate)
         return any(numbers == (pair + sides[0], pair + sides[1]) for pair in range(0, len(computation.parameters), 2))
     if (first.opcode, first.immediate, first.shape) != (second.opcode, second.immediate, second.shape):
         return False
-    if len(first.operands) != len(second.operands) or _meaning(first) != _meaning(second):
-        return False
-    pairs = zip(computation.operands_of(first), computation.operands_of(second), strict=True)
-    return all(_corresponds(computation, one, two, sides) for one, two in pairs)
+    return len(first.operands) == len(second.operands) and _meaning(first) == _meaning(second)
 
 
 def _meaning(instruction: Instruction) -> dict[str, object]:
