@@ -86,7 +86,7 @@ COUNT: Final = Limit("a whole number", 2**63 - 1, least=0)
 EXECUTIONS: Final = Limit("executions of a step", 10**200, least=0)
 """Of a run: loops and calls multiply, and beyond this floats of bytes and energy have no numbers left."""
 
-COMPUTED_INSTRUCTIONS: Final = Limit("instructions to compute", 2**24, least=0)
+COMPUTED_INSTRUCTIONS: Final = Limit("instructions to compute", 2**21, least=0)
 """With each trip of a loop counted once: calls of calls multiply, and one takes some microseconds at least."""
 
 INLINED: Final = Limit("instructions in place of calls", 2**18, least=0)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tpusim.cost.collectives import _PLANS
-from tpusim.errors import ProgramError
+from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.program.buffers import Buffer, peak_bytes, stretches
 from tpusim.program.module import Program, most_executions, walk
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Choice, Collective, Copy, Kernel, Loop, TileLoop, Wait
@@ -167,3 +167,17 @@ def test_two_steps_of_one_list_have_two_names():
 def test_every_kind_of_collective_has_a_plan():
     """What the text form accepts is what the network can carry out; pairs have a plan of their own."""
     assert set(_PLANS) | {"collective-permute"} == COLLECTIVE_KINDS
+
+
+@pytest.mark.parametrize("levels", [12, 40])
+def test_a_file_has_not_every_way_through_calls(tmp_path, levels):
+    """What two calls share is written out for both: twelve levels are more than the file of three steps may have."""
+    steps = (msgspec.structs.replace(KERNEL, name="inner"),)
+    for level in range(levels):
+        steps = tuple(Call(name=f"c{level}{side}", opcode="call", body=steps) for side in "ab")
+    found = 3 * 2**levels - 2
+    with pytest.raises(
+        UnsupportedError, match=f"expected at most 8,192 steps in a file, those of each call, found {found:,}"
+    ):
+        save_program(msgspec.structs.replace(PROGRAM, steps=steps, buffers=()), tmp_path / "p.json")
+    assert not list(tmp_path.iterdir())

@@ -12,8 +12,11 @@ from tpusim.limits import PROGRAM_BYTES
 from tpusim.program.module import FORMAT, Program, written_steps
 from tpusim.program.verify import verify_program
 
-_MOST_STEPS = 5_000_000
-"""What is shared in memory is written out for each step that holds it: calls of calls would fill any disk."""
+_MOST_STEPS, _MOST_TIMES = 2**13, 4
+"""What is shared in memory is written out for each step that holds it: calls of calls would fill any disk.
+
+A file has at most so many steps, or so many times those that there are.
+"""
 
 
 class _Versioned(msgspec.Struct):
@@ -29,9 +32,10 @@ def save_program(program: Program, path: str | Path) -> None:
 
 def encode_program(program: Program) -> str:
     """Return the text that ``save_program`` writes."""
-    if (count := written_steps(program)) > _MOST_STEPS:
+    most = max(_MOST_STEPS, _MOST_TIMES * len(program.every_step))
+    if (count := written_steps(program)) > most:
         raise UnsupportedError(
-            f"{program.name}: expected at most {_MOST_STEPS:,} steps in a file, those of each call, found {count:,}"
+            f"{program.name}: expected at most {most:,} steps in a file, those of each call, found {count:,}"
         )
     try:
         # Defaults are left out, but for the version: readers of the file must see it.
