@@ -230,6 +230,17 @@ def test_ragged_rows_may_differ_along_a_batch():
     np.testing.assert_array_equal(run_ours(text, [lhs, rhs, sizes])[0], expected)
 
 
+def test_without_groups_rows_are_zero_and_contractions_empty():
+    """No matrix on the right: eleven rows of zeros, or no product at all."""
+    left, sizes = np.ones((11, 5), np.float32), np.zeros(0, np.int32)
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}"
+    text = program("f32[11,7]", f"ragged-dot(p0, p1, p2), {dims}", ["f32[11,5]", "f32[0,5,7]", "s32[0]"])
+    np.testing.assert_array_equal(run_ours(text, [left, np.ones((0, 5, 7), np.float32), sizes])[0], np.zeros((11, 7)))
+    dims = "lhs_contracting_dims={1}, rhs_contracting_dims={0}, lhs_ragged_dims={1}"
+    text = program("f32[0,11,7]", f"ragged-dot(p0, p1, p2), {dims}", ["f32[11,5]", "f32[5,7]", "s32[0]"])
+    assert run_ours(text, [left, np.ones((5, 7), np.float32), sizes])[0].shape == (0, 11, 7)
+
+
 def test_ragged_contraction_gives_one_product_per_group():
     """The contracted dimension falls into stretches, each of which is a dot."""
     rng = np.random.default_rng(7)

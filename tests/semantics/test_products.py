@@ -192,6 +192,16 @@ def test_a_ragged_contraction_is_a_batch_of_groups():
     assert (found.batch, found.depth, found.flops) == (4, 8, 2 * 64 * 32 * 16)
 
 
+@pytest.mark.parametrize("ragged", [0, 1])
+def test_no_groups_are_an_empty_product(ragged):
+    """Whether they would have rows each or parts of the contracted dimension: nothing is divided by their number."""
+    dims = {"lhs_contracting_dims": (1,), "rhs_contracting_dims": (ragged ^ 1,), "lhs_ragged_dims": (ragged,)}
+    dims |= {} if ragged else {"rhs_group_dims": (0,)}
+    found = dot("f32[64,32]", "f32[32,16]" if ragged else "f32[0,32,16]", opcode="ragged-dot", more=["s32[0]"], **dims)
+    assert found.flops == 0
+    assert found.phases == 1
+
+
 def test_an_empty_dot_is_an_empty_product():
     """No rows and no depth: nothing is divided by zero."""
     assert dot("f32[0,0]", "f32[0,8]", lhs_contracting_dims=(1,), rhs_contracting_dims=(0,)).flops == 0

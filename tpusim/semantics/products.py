@@ -216,10 +216,11 @@ def _of_dot(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape, groups: 
         batch=batch * splits,
         rows=rows,
         columns=columns,
-        depth=-(-depth // splits),
-        flops=2.0 * batch * rows * columns * depth,
+        depth=-(-depth // max(1, splits)),
+        # Rows of no group meet nothing.
+        flops=2.0 * batch * rows * columns * depth * min(1, groups),
         operand_type=max(rhs.dtype, lhs.dtype, key=lambda dtype: dtype.bits).name,
         passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
         # Of a ragged dot's right-hand matrices each row meets only the one of its group.
-        phases=float(groups) if group_dims else 1.0,
+        phases=float(max(1, groups)) if group_dims else 1.0,
     )

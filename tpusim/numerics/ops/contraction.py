@@ -17,9 +17,9 @@ import numpy as np
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
-from tpusim.numerics.registry import Array, computes
+from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul
+from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, product_type
 from tpusim.semantics.products import PRODUCT_ROLES
 
 
@@ -57,6 +57,9 @@ def ragged_dot(site: Site, instruction: Instruction, operands: list[Any]) -> Arr
     if len(ragged) != 1:
         raise UnsupportedError(f"{instruction.name}: expected one entry in lhs_ragged_dims, found {ragged!r}")
     arithmetic = choose_arithmetic(site, instruction)
+    if not operands[2].shape[-1] and ragged[0] not in dimensions.lhs_batch:
+        # Without groups rows meet nothing, and a contraction has no results.
+        return np.zeros(array_shape(instruction.shape).dimensions, product_type(arithmetic))
     if ragged[0] in dimensions.lhs_batch:
         bound = operands[0].shape[ragged[0]]
         ends = np.minimum(np.sum(operands[2], -1, dtype=np.int64), bound)
