@@ -41,6 +41,13 @@ print(*sorted(sys.modules))
 LIBRARIES = "import argparse, dataclasses, pathlib, typing"
 """Of the standard library what the command line cannot do without."""
 
+OF_SIMPY = """
+import sys, tpusim.machine.run, simpy
+print("email" in sys.modules, hasattr(simpy, "no_such_name"), simpy.__version__)
+from importlib.metadata import version
+print(version("simpy"))
+"""
+
 LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
 
@@ -59,6 +66,14 @@ def test_importing_loads_no_heavy_library(module: str) -> None:
     run = _python("-c", IMPORT_ALL, module, *LATE)
     assert run.returncode == 0, run.stderr
     assert not HEAVY & set(run.stdout.split())
+
+
+def test_simpy_comes_without_the_libraries_that_it_asks_for_its_version_and_tells_it_all_the_same() -> None:
+    """The standard library's own reader of mail is the largest of what a version takes to look up."""
+    first, asked = _python("-c", OF_SIMPY).stdout.splitlines()
+    assert first == f"False False {asked}"
+    found_before = _python("-c", "import importlib.metadata" + OF_SIMPY).stdout.splitlines()
+    assert found_before == [f"True False {asked}", asked]
 
 
 @pytest.mark.slow

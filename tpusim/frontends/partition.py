@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from tpusim.limits import DEVICES
@@ -49,6 +48,9 @@ def _parsed(content: bytes) -> Any:
 
 def _partitioned(module: Any, partitions: int) -> str:
     """Return what XLA writes down after its pass; what it makes for CPUs then is not asked for, and may fail."""
+    # Every program comes by here, to be told from StableHLO; few come this far.
+    from tempfile import TemporaryDirectory
+
     import jaxlib._jax as library
     import numpy as np
 

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import simpy
-
 from tpusim.errors import SimulationError
 from tpusim.machine.device import Device
+from tpusim.machine.events import Event
 from tpusim.machine.recording import Recording
 from tpusim.machine.rendezvous import split_late
 from tpusim.nesting import on_one_stack
@@ -17,10 +16,10 @@ from tpusim.program.steps import AnyStep, Branch, Call, Collective, Loop, Wait
 from tpusim.timeline.records import WAITING_FOR, Record
 from tpusim.units import seconds_to_ps
 
-Activity = Generator[simpy.Event, Any, None]
+Activity = Generator[Event, Any, None]
 """Something that takes time on the clock."""
 
-Holding = Generator[simpy.Event | tuple[AnyStep, ...], Any, None]
+Holding = Generator[Event | tuple[AnyStep, ...], Any, None]
 """The same of a step that holds others: it yields their lists too, to have them run."""
 
 Choices = Sequence[tuple[Loop | Branch, int]]
@@ -73,7 +72,7 @@ class Core:
         self.choices: list[tuple[Loop | Branch, int]] = []
         self._collectives: dict[str, Collective] = {}
         # One table for all computations: a loop may end what was started before it.
-        self._started: dict[str, tuple[simpy.Event, str]] = {}
+        self._started: dict[str, tuple[Event, str]] = {}
 
     def run_program(self) -> Activity:
         """Launch the device's program and run it."""
@@ -140,13 +139,13 @@ class Core:
         self.device.world.played.record()
         return record
 
-    def start(self, step: AnyStep, activity: Generator[simpy.Event, Any, Any], what: str) -> None:
+    def start(self, step: AnyStep, activity: Generator[Event, Any, Any], what: str) -> None:
         """Start something beside the core under the name of its step; ``what`` is how a wait for it is called."""
         self.note(step, self.device.launch(activity), what)
         if isinstance(step, Collective):
             self._collectives[step.name] = step
 
-    def note(self, step: AnyStep, ended: simpy.Event, what: str) -> None:
+    def note(self, step: AnyStep, ended: Event, what: str) -> None:
         """Note under the name of its step what has been started beside the core, by the event of its end."""
         self._started[step.name] = (ended, what)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-import simpy
 
 from tpusim.cost.dma import memory_rates
 from tpusim.hardware.units import HOST_IN, HOST_OUT, UNITS, VMEM, peak_bytes_per_second
+from tpusim.machine.events import Environment, Event, Store
 from tpusim.machine.fluid import SharedMemory
 from tpusim.machine.placement import Cohort, RunOptions
 from tpusim.machine.recorder import Recorder
@@ -20,7 +20,7 @@ from tpusim.program.steps import Branch, HostTransfer, Loop
 from tpusim.timeline.records import Record
 from tpusim.units import bytes_to_ps, seconds_to_ps
 
-Activity = Generator[simpy.Event, Any, Any]
+Activity = Generator[Event, Any, Any]
 
 HOST_LINKS = (HOST_IN, HOST_OUT)
 _NOT_SHOWN = frozenset({VMEM})
@@ -34,9 +34,9 @@ class HostQueues:
     A queue without a stated pace is None: the host is always ready. ``latency_ps`` is that of the link.
     """
 
-    def __init__(self, env: simpy.Environment, number: int, latency_ps: int) -> None:
-        self.infeed: simpy.Store | None = None
-        self.outfeed: simpy.Store | None = None
+    def __init__(self, env: Environment, number: int, latency_ps: int) -> None:
+        self.infeed: Store | None = None
+        self.outfeed: Store | None = None
         # The ways, to the host or from it, whose feeds have no more to give or to take.
         self.ended: set[bool] = set()
         self._env = env
@@ -45,16 +45,16 @@ class HostQueues:
 
     def feed(self, pace: Feed, link: SharedMemory, feeds: Sequence[HostTransfer]) -> None:
         """Make items ready at a pace and bring them over a link; ``feeds`` are those of the program, in order."""
-        self.infeed = simpy.Store(self._env, pace.depth)
+        self.infeed = Store(self._env, pace.depth)
         sizes = [step.n_bytes for step in feeds if not step.to_host]
         self._env.process(self._produce(pace, link, self.infeed, sizes))
 
     def drain(self, pace: Feed, link: SharedMemory) -> None:
         """Take items over a link at a pace."""
-        self.outfeed = simpy.Store(self._env, pace.depth)
+        self.outfeed = Store(self._env, pace.depth)
         self._env.process(self._consume(pace, link, self.outfeed))
 
-    def _produce(self, pace: Feed, link: SharedMemory, queue: simpy.Store, sizes: Sequence[float]) -> Activity:
+    def _produce(self, pace: Feed, link: SharedMemory, queue: Store, sizes: Sequence[float]) -> Activity:
         """Make one item after the other ready and bring it over the link, as long as the queue has room."""
         for number, interval_ps in enumerate(intervals_ps(pace, self._number)):
             if not sizes:
@@ -67,7 +67,7 @@ class HostQueues:
             yield queue.put(size)
         self.ended.add(False)
 
-    def _consume(self, pace: Feed, link: SharedMemory, queue: simpy.Store) -> Activity:
+    def _consume(self, pace: Feed, link: SharedMemory, queue: Store) -> Activity:
         for interval_ps in intervals_ps(pace, self._number):
             size = yield queue.get()
             yield self._env.timeout(self._latency_ps)
@@ -143,7 +143,7 @@ class Device:
         peaks = {unit: peak_bytes_per_second(self.chip, UNITS[unit]) for unit in shown}
         return {unit: bytes_to_ps(n_bytes[unit], peak) for unit, peak in peaks.items() if peak and n_bytes[unit]}
 
-    def launch(self, activity: Activity) -> simpy.Event:
+    def launch(self, activity: Activity) -> Event:
         """Start something that runs beside the core; return the event of its end."""
         self.in_flight += 1
         return self.env.process(self._landed(activity))

@@ -12,8 +12,7 @@ from heapq import heappop, heappush
 from math import ceil, inf
 from typing import Generic, TypeVar
 
-from simpy import Environment, Event
-
+from tpusim.machine.events import Environment, Event
 from tpusim.units import PS_PER_SECOND
 
 OnEnd = Callable[[int], object]

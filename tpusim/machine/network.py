@@ -13,11 +13,11 @@ from itertools import zip_longest
 from operator import eq
 
 import numpy as np
-from simpy import Environment
 
 from tpusim.cost.links import Load, link_name, link_rates
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Pod
+from tpusim.machine.events import Environment
 from tpusim.machine.fluid import Flow, Fluid, OnEnd, call_after
 from tpusim.timeline.records import LinkUse
 from tpusim.units import PS_PER_SECOND

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from simpy import Environment, Event
-
 from tpusim.errors import SimulationError
 from tpusim.machine.costs import Costs, GroupShare
+from tpusim.machine.events import Environment, Event
 from tpusim.machine.fluid import call_after
 from tpusim.machine.placement import Cohort, DeviceSet
 from tpusim.machine.waits import Blocked, Waits

@@ -7,12 +7,10 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import simpy
-from simpy.core import StopSimulation
-
 from tpusim.errors import UnsupportedError
 from tpusim.machine.cohorts import Split
 from tpusim.machine.costs import Costs
+from tpusim.machine.events import Environment, StopSimulation
 from tpusim.machine.fluid import SharedMemory
 from tpusim.machine.placement import Cohort
 from tpusim.machine.rendezvous import Channels, Collectives
@@ -119,7 +117,7 @@ class World:
     """
 
     def __init__(self, costs: Costs, cohorts: Sequence[Cohort], device_count: int, *, for_all: bool) -> None:
-        self.env = simpy.Environment()
+        self.env = Environment()
         self.costs = costs
         self.chip = costs.chip
         self.pod = costs.pod

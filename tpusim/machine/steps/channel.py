@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-import simpy
-
 from tpusim.hardware.units import HBM, ICI, UNITS
 from tpusim.machine.core import Activity, Core, at_once, runs
+from tpusim.machine.events import Event
 from tpusim.machine.rendezvous import Completion, Slot, split_late
 from tpusim.program.steps import ChannelTransfer
 from tpusim.timeline.records import LATE
@@ -42,7 +41,7 @@ def _begin_send(core: Core, step: ChannelTransfer, peers: tuple[int, ...]) -> Ac
     start_ps, world, number = core.now_ps, core.device.world, core.device.number
     # Without pairs all devices at the other end will do.
     slot = world.channels.take(step.channel_id, (None,) if step.pairs is None else peers)
-    if isinstance(slot, simpy.Event):
+    if isinstance(slot, Event):
         with world.waits.noted(number, step, f"a recv on channel {step.channel_id}", peers):
             slot = yield slot
         waited_ps = core.now_ps - start_ps
@@ -78,7 +77,7 @@ def _send(core: Core, step: ChannelTransfer, slot: Slot) -> Activity:
 
 def _receive(
     core: Core, step: ChannelTransfer, slot: Slot, peers: tuple[int, ...]
-) -> Generator[simpy.Event, Any, dict[int, Completion]]:
+) -> Generator[Event, Any, dict[int, Completion]]:
     """Wait until a message has come; it is written to HBM as it comes. Return when, and when it had set out."""
     start_ps, device = core.now_ps, core.device
     with device.world.waits.noted(device.number, step, f"a send on channel {step.channel_id}", peers):

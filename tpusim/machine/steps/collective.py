@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-import simpy
-
 from tpusim.hardware.units import HBM, ICI, LOAD, STORE, UNITS, VECTOR
 from tpusim.machine.core import Activity, Core, runs
+from tpusim.machine.events import Event
 from tpusim.machine.rendezvous import Completion, split_late
 from tpusim.program.steps import Collective
 from tpusim.timeline.records import ICI_LATENCY
@@ -34,7 +33,7 @@ def run_collective(core: Core, step: Collective) -> Activity:
     core.device.world.compare(step, {number: one.end_ps for number, one in completions.items()})
 
 
-def _communicate(core: Core, step: Collective, row: str) -> Generator[simpy.Event, Any, dict[int, Completion]]:
+def _communicate(core: Core, step: Collective, row: str) -> Generator[Event, Any, dict[int, Completion]]:
     """Take part in a collective; return how it went for each member of the cohort."""
     # Members that did not wait for it need not part for that, but their records differ.
     start_ps, device = core.now_ps, core.device

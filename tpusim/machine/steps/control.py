@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from simpy import Event
-
 from tpusim.machine.core import Activity, Choices, Core, Holding, runs
 from tpusim.machine.costs import Traits
 from tpusim.machine.device import Trips, Visit
+from tpusim.machine.events import Event
 from tpusim.machine.world import LoopWatch
 from tpusim.program.steps import AnyStep, Branch, Call, Loop, Wait
 from tpusim.timeline.records import SPARSECORE

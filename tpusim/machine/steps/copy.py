@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from simpy import Event
-
 from tpusim.cost.dma import copy_activity, copy_loads
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, HOST, UNITS, VMEM
 from tpusim.machine.core import Core, at_once, runs
 from tpusim.machine.device import HOST_LINKS, CopyCost, Device
+from tpusim.machine.events import Event
 from tpusim.machine.fluid import all_of, call_after
 from tpusim.program.steps import Copy
 from tpusim.units import seconds_to_ps

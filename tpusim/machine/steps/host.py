@@ -5,10 +5,9 @@ Without a stated pace the host is always ready, and a transfer takes the link's 
 
 from __future__ import annotations
 
-import simpy
-
 from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS
 from tpusim.machine.core import Activity, Core, runs
+from tpusim.machine.events import Event
 from tpusim.machine.waits import HOST as HOST_END
 from tpusim.program.steps import HostTransfer
 from tpusim.units import seconds_to_ps
@@ -32,7 +31,7 @@ def _done(step: HostTransfer) -> dict[str, float]:
     return {HOST_OUT if step.to_host else HOST_IN: step.n_bytes, HBM: step.hbm_bytes}
 
 
-def _queued(core: Core, step: HostTransfer, turn: simpy.Event, reason: str) -> Activity:
+def _queued(core: Core, step: HostTransfer, turn: Event, reason: str) -> Activity:
     """Wait for one's turn at a queue, and then for HBM; the wait is shown as what it is."""
     start_ps, device = core.now_ps, core.device
     with device.world.waits.noted(device.number, step, f"the host ({reason})", (HOST_END,)):

@@ -6,13 +6,12 @@ from collections.abc import Generator
 from math import inf
 from typing import Any
 
-import simpy
-
 from tpusim.cost.classes import CHAIN
 from tpusim.cost.tile import KernelTime
 from tpusim.hardware.units import UNITS
 from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.device import HOST_LINKS
+from tpusim.machine.events import Event
 from tpusim.machine.fluid import all_of
 from tpusim.program.steps import Kernel
 from tpusim.timeline.records import DEPENDENT
@@ -46,7 +45,7 @@ def run_kernel(core: Core, kernel: Kernel) -> Activity:
     )
 
 
-def _play(core: Core, time: KernelTime) -> Generator[simpy.Event, Any, dict[str, Any]]:
+def _play(core: Core, time: KernelTime) -> Generator[Event, Any, dict[str, Any]]:
     """Play one kernel; return the fields of its record that say where its time went."""
     parts = {"latency": time.fixed_ps + time.between_ps}
     # Nothing overlaps this: the kernel's own code starts its transfers, and waits for them.
