@@ -22,6 +22,17 @@ _REFERENCE = re.compile(r"%[\w.\-]+")
 _DIMENSIONS = re.compile(r"(?<=[a-z0-9]\[)[\d,]+(?=\])")
 _TYPE = re.compile(r"\b(?:pred|[suf]\d+\w*|bf16|c64|c128|token)(?=\[)")
 _LAYOUT = re.compile(r"\{[\d,]*(?::[^{}]*)?\}")
+_TILING = re.compile(r"(?<=:)T(?:\([\d,]+\))+(?:S\(\d\))?")
+_TILINGS = (
+    "T(8,128)",
+    "T(8,128)(2,1)",
+    "T(16,128)(2,1)S(1)",
+    "T(1,128)",
+    "T(128)",
+    "T(4,128)S(3)",
+    "T(8,256)",
+    "T(2,128)",
+)
 _ATTRIBUTE = re.compile(r", [\w.]+=(?:\{[^{}]*\}|[^,{}\s]+)")
 _SIZE = re.compile(r"(?<=[\[,])\d+(?=[\],])")
 _CONFIG = re.compile(r"(?<=backend_config=)\{.*\}")
@@ -154,6 +165,11 @@ def _change_config(random: Random, lines: list[str]) -> None:
 _ANY_OPCODE = _in_some_line(_OPCODE, lambda random, lines, text: random.choice(tuple(OPERATIONS)))
 _ANY_OPERAND = _in_some_line(_REFERENCE, _anywhere(_REFERENCE))
 _ANY_SIZES = _in_some_line(_DIMENSIONS, _other_dimensions)
+_WHOLE: tuple[Mutation, ...] = (
+    _change_config,
+    _everywhere(_SIZE, ("0", "1", "2", "7", "100", "129", "4096", *HUGE)),
+    _everywhere(_TYPE, tuple(DTYPES)),
+)
 OF_HLO: tuple[Mutation, ...] = (
     *(_ANY_OPCODE,) * 3,
     *(_ANY_OPERAND,) * 4,
@@ -166,11 +182,17 @@ OF_HLO: tuple[Mutation, ...] = (
     _borrow_attribute,
     _call_another,
     _change_header,
-    _change_config,
-    _everywhere(_SIZE, ("0", "1", "2", "7", "100", "129", "4096", *HUGE)),
-    _everywhere(_TYPE, tuple(DTYPES)),
+    *_WHOLE,
 )
 """Mutations of the lines of HLO text."""
+
+
+def still_whole(random: Random, texts: tuple[str, ...]) -> bytes:
+    """Return one of some programs that fits together as before, but with another size, type, tiling or tuning."""
+    lines = random.choice(texts).split("\n")
+    for _ in range(random.choice((1, 1, 2, 3))):
+        random.choice((*_WHOLE, _everywhere(_TILING, _TILINGS)))(random, lines)
+    return encoded("\n".join(lines))
 
 
 def mutated_hlo(random: Random, texts: tuple[str, ...]) -> bytes:

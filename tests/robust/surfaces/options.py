@@ -106,12 +106,9 @@ def _lay_out(folder: Path) -> None:
         (folder / name).write_text(text)
 
 
-@surface("options", _arguments, 6)
-def take_options(content: bytes, folder: Path) -> None:
-    """Run a command; it ends with an exit code that says how, and prints nothing that drives a terminal."""
-    _lay_out(folder)
+def run_command(arguments: list[str], folder: Path) -> str:
+    """Run a command in a folder and return what it prints; TpusimError with what it says if it refuses."""
     out, error = io.StringIO(), io.StringIO()
-    arguments = json.loads(content)
     with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         try:
             code = main(arguments)
@@ -127,6 +124,15 @@ def take_options(content: bytes, folder: Path) -> None:
         if not error.getvalue().strip():
             raise Wrong(f"refused without a word: {arguments}")
         raise TpusimError(error.getvalue())
+    return out.getvalue()
+
+
+@surface("options", _arguments, 6)
+def take_options(content: bytes, folder: Path) -> None:
+    """Run a command; it ends with an exit code that says how, and prints nothing that drives a terminal."""
+    _lay_out(folder)
+    arguments = json.loads(content)
+    printed = run_command(arguments, folder)
     # What a stage hands on is written in its own form.
     if "--json" in arguments and "text" not in arguments and pick(content, 2):
-        json.loads(out.getvalue())
+        json.loads(printed)
