@@ -95,3 +95,11 @@ def test_sweeps_and_layers_come_from_files(capsys, tmp_path):
 def test_a_wrong_option_is_named(capsys, arguments, message):
     """What was expected and what was found, and no file."""
     assert message in refusal_of(capsys, "plot", *arguments)
+
+
+def test_the_timeline_of_a_run_that_takes_no_time_can_be_drawn(tmp_path, capsys):
+    """All of it is asked for where nothing is."""
+    (tmp_path / "none.hlo.txt").write_text("HloModule none\nENTRY e {\n  ROOT p = f32[8,128] parameter(0)\n}\n")
+    program, picture = str(tmp_path / "none.hlo.txt"), str(tmp_path / "none.svg")
+    output_of(capsys, "plot", "timeline", program, "--chip", "v5e", "-o", picture)
+    assert (tmp_path / "none.svg").stat().st_size

@@ -155,6 +155,13 @@ def test_the_timeline_names_what_has_room():
     assert "while.1: 4 more equal trips" in words_in(plot_timeline.timeline(run(), unfold=True).axes[0])
 
 
+def test_what_lies_between_folds_of_ages_is_seen_in_full():
+    """Beside 10^60 ps floats do not tell the 100 ps before them from the 50 behind them."""
+    ages = 10**60
+    fold = fold_of([Repeat("while", 100, ages, 10**9)], 0, ages + 50)
+    assert fold.length == pytest.approx(1.06 * 150)
+
+
 def test_a_fold_leaves_most_of_the_width_to_what_is_seen_in_full():
     """Of 400 us 144 repeat a trip: they take 6 % of the others, and times on both sides are as long as each other."""
     fold = fold_of(run().repeats, 0, 400 * US)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpusim.report.tables import changed_text, some_text, times_text
+from tpusim.report.tables import changed_text, size_text, some_text, times_text, whole_text
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,10 @@ def test_figures_are_written_as_an_option_sets_them():
     """None is no text."""
     assert changed_text({"clock_hz": 2e9, "mxu.count": 8}) == " with clock_hz=2e+09, mxu.count=8"
     assert changed_text({}) == ""
+
+
+def test_a_time_of_ages_leaves_room_for_others():
+    """Nobody reads fifty digits of it."""
+    assert times_text(10**60, 1) == ["1.000e+48 s", "0.00 us"]
+    assert size_text(1e40) == "9.313e+30 GiB"
+    assert (whole_text(123_456_789), whole_text(10**60)) == ("123,456,789", "1.000e+60")

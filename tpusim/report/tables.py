@@ -26,6 +26,8 @@ _PLAIN = re.compile(r"[ -Z\]-~]*+")
 # Emphasis that pages use.
 _EMPHASIS = re.compile(r"\[/?(?:bold|yellow)\]")
 _GAP = 2
+# Loops in loops run for ages: from here on a figure's last digits say nothing, and take the room of others.
+_IN_FULL = 10**15
 
 
 class Printer(Protocol):
@@ -126,6 +128,11 @@ def time_text(ps: float) -> str:
     return us_text(ps_to_us(int(ps)))
 
 
+def _fixed(value: float, digits: int) -> str:
+    """Return a figure with so many digits behind the point; where it is out of all bounds, with as many that count."""
+    return f"{value:.{digits}f}" if value < _IN_FULL else f"{value:.3e}"
+
+
 def shares_text(amounts: Mapping[str, float]) -> str:
     """Return what amounts are of their sum, the most first, from a hundredth up: ``HBM 79%, matrix unit 13%``."""
     total = max(1, sum(amounts.values()))
@@ -141,7 +148,7 @@ def us_text(microseconds: float | None) -> str:
     for limit, factor, unit in ((1e3, 1.0, "us"), (1e6, 1e-3, "ms")):
         if microseconds < limit:
             return f"{microseconds * factor:.2f} {unit}"
-    return f"{microseconds * 1e-6:.3f} s"
+    return f"{_fixed(microseconds * 1e-6, 3)} s"
 
 
 def times_text(*times_ps: int) -> list[str]:
@@ -152,7 +159,7 @@ def times_text(*times_ps: int) -> list[str]:
     if least < _COMPARABLE * longest or all(text.endswith(f" {unit}") for text in own):
         return own
     factor = {"us": 1e-6, "ms": 1e-9, "s": 1e-12}[unit]
-    return [f"{ps * factor:.3f} {unit}" for ps in times_ps]
+    return [f"{_fixed(ps * factor, 3)} {unit}" for ps in times_ps]
 
 
 def changed_text(figures: Mapping[str, object]) -> str:
@@ -176,7 +183,12 @@ def size_text(n_bytes: float) -> str:
     """Return bytes in a binary unit that keeps them readable."""
     size, name = unit_of(n_bytes, BYTES)
     digits = {"GiB": 2, "B": 0}.get(name, 1)
-    return f"{n_bytes / size:.{digits}f} {name}"
+    return f"{_fixed(n_bytes / size, digits)} {name}"
+
+
+def whole_text(number: int) -> str:
+    """Return a count in full, with commas, as long as all its digits are worth reading."""
+    return f"{number:,}" if number < _IN_FULL else f"{number:.3e}"
 
 
 def count_text(number: float) -> str:

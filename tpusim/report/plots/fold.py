@@ -66,6 +66,8 @@ def fold_of(repeats: Iterable[Repeat], first_ps: int, last_ps: int) -> Fold:
     room = _FOLDED_SHARE * (last_ps - first_ps - sum(end - start for start, end in folds))
     at, drawn = [first_ps], [float(first_ps)]
     for start, end in folds if room else ():
-        drawn += [drawn[-1] + start - at[-1], drawn[-1] + start - at[-1] + min(room, end - start)]
+        # What lies between is told from ages by whole numbers only.
+        drawn.append(drawn[-1] + (start - at[-1]))
+        drawn.append(drawn[-1] + min(room, end - start))
         at += [start, end]
-    return Fold(np.array([*at, last_ps], float), np.array([*drawn, drawn[-1] + last_ps - at[-1]]))
+    return Fold(np.array([*at, last_ps], float), np.array([*drawn, drawn[-1] + (last_ps - at[-1])]))

@@ -26,6 +26,7 @@ from tpusim.report.tables import (
     time_text,
     times_text,
     us_text,
+    whole_text,
 )
 from tpusim.report.terminal.memory import use_text
 from tpusim.report.terminal.pod import render_pod
@@ -97,7 +98,7 @@ def _print_head(summary: Summary, console: Printer) -> None:
     shares = {key: busy.busy[key] for key in UNITS if key in busy.busy and key != HBM} | {HBM: summary.hbm_utilisation}
     console.print(f"  in use    {', '.join(f'{UNITS[key].label} {share:.1%}' for key, share in shares.items())}")
     console.print(
-        f"  work      {busy.kernels:,} kernels, {count_text(busy.flops)}FLOP,"
+        f"  work      {whole_text(busy.kernels)} kernels, {count_text(busy.flops)}FLOP,"
         f" {size_text(busy.hbm_bytes)} of HBM traffic"
     )
     if busy.flops:
@@ -148,7 +149,7 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int)
             # In parentheses stands what ran beside the core, which is no part of the total.
             time_text(group.time_ps) if group.time_ps else f"({time_text(group.beside_ps)})",
             f"{group.time_ps / total:.1%}",
-            f"{group.count:,}",
+            whole_text(group.count),
             escape(group.bound_by),
             count_text(group.flops),
             size_text(group.hbm_bytes),
@@ -167,7 +168,7 @@ def _category_table(summary: Summary) -> Table:
     for group in summary.categories:
         beside = time_text(group.beside_ps) if group.beside_ps else ""
         share = f"{group.time_ps / total:.1%}"
-        table.add_row(escape(group.name), time_text(group.time_ps), share, beside, f"{group.count:,}")
+        table.add_row(escape(group.name), time_text(group.time_ps), share, beside, whole_text(group.count))
     return table
 
 
