@@ -89,8 +89,8 @@ EXECUTIONS: Final = Limit("executions of a step", 10**200, least=0)
 COMPUTED_INSTRUCTIONS: Final = Limit("instructions to compute", 2**21, least=0)
 """With each trip of a loop counted once: calls of calls multiply, and one takes some microseconds at least."""
 
-INLINED: Final = Limit("instructions in place of calls", 2**18, least=0)
-"""Of one computation: calls of calls multiply."""
+INLINED: Final = Limit("instructions in place of calls, loops and branches", 2**16, least=0)
+"""Of a program that has not so many by far: calls of calls multiply, and each copy is compiled by itself."""
 
 BLOCKS: Final = Limit("blocks along a matrix", 2**8)
 """Of one that is factored or solved with, block by block: 32,768 columns, 4 GiB of numbers, on chips of 128 lanes."""

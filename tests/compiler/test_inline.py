@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from tests.compiler.programs import compiled
@@ -81,14 +83,33 @@ ENTRY main { p = pred[] parameter(0)  x = f32[8,128] parameter(1)  q = f32[8,128
     assert len(set(branch.called_computations)) == 2
 
 
-def test_calls_that_multiply_without_bound_are_refused():
-    """Two calls on each of forty levels would be a million million copies."""
-    levels = [
+def _deep(levels: int, before: int = 0) -> str:
+    """Return two calls on each of some levels: 2^(levels - 1) copies of the lowest, with instructions before them."""
+    bodies = [
         f"c{n} {{ x = f32[8] parameter(0)  y = f32[8] call(x), to_apply=c{n - 1}"
         f"  ROOT z = f32[8] call(y), to_apply=c{n - 1} }}"
-        for n in range(1, 40)
+        for n in range(1, levels)
     ]
-    text = "\n\n".join(["HloModule deep", "c0 { x = f32[8] parameter(0)  ROOT y = f32[8] tanh(x) }", *levels])
-    entry = "ENTRY main { p = f32[8] parameter(0)  ROOT r = f32[8] call(p), to_apply=c39 }"
-    with pytest.raises(UnsupportedError, match="at most 262144"):
-        compiled(f"{text}\n\n{entry}\n", stop_after="inline")
+    lowest = "c0 { x = f32[8] parameter(0)  ROOT y = f32[8] tanh(x) }"
+    chain = "  ".join(f"a{n} = f32[8] tanh(a{n - 1})" for n in range(1, before + 1))
+    top = f"c{levels - 1}"
+    entry = f"ENTRY main {{ a0 = f32[8] parameter(0)  {chain}  ROOT r = f32[8] call(a{before}), to_apply={top} }}"
+    return "\n\n".join(["HloModule deep", lowest, *bodies, entry]) + "\n"
+
+
+def test_calls_that_multiply_without_bound_are_refused_before_they_are_copied():
+    """Two calls on each of forty levels would be a million million copies."""
+    with pytest.raises(UnsupportedError, match="at most 65536"):
+        compiled(_deep(40), stop_after="inline")
+    tracemalloc.start()
+    with pytest.raises(UnsupportedError, match="at most 65536"):
+        compiled(_deep(16), stop_after="inline")
+    most_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most_bytes < 2**20
+
+
+def test_a_program_that_is_long_itself_may_become_longer():
+    """It has some 66,000 instructions with its calls written out, which is less than three times as many."""
+    module = compiled(_deep(14, before=25_000), stop_after="inline")
+    assert len(module.entry.instructions) == 1 + 25_000 + 2**13

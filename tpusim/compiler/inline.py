@@ -18,34 +18,42 @@ from tpusim.ir.attributes import ComputationName
 from tpusim.ir.ops import CONTROL_FLOW
 from tpusim.limits import INLINED
 
+# Layers that a front end traces once and calls a hundred times are longer than what they are written as, but not so.
+_MOST_TIMES = 4
+
 
 def inline(draft: Draft, target: Target) -> None:
     """Replace every ``call`` by a copy of the computation that it calls, and copy what several loops or branches run.
 
     Raises UnsupportedError where calls of calls would make a program too long.
     """
+    _check_length(draft)
     _inline_calls(draft)
     _separate(draft)
 
 
+def _check_length(draft: Draft) -> None:
+    """Refuse a program that would become many times as long as it is, before any of that is made."""
+    orders = {graph.name: graph.order() for graph in draft.reachable()}
+    most_times = _MOST_TIMES * sum(map(len, orders.values()))
+    lengths: dict[str, int] = {}
+    for name, nodes in orders.items():
+        run = [called for node in nodes if node.opcode in CONTROL_FLOW for called in node.called]
+        lengths[name] = len(nodes) + sum(lengths[called] for called in run)
+        if lengths[name] > most_times and (fault := INLINED.fault(lengths[name])):
+            raise UnsupportedError(f"{name}: its calls have calls: {fault}")
+
+
 def _inline_calls(draft: Draft) -> None:
-    sizes: dict[str, int] = {}
     # Callees come first, so that what is copied has no calls any more.
     for graph in draft.reachable():
-        nodes = graph.order()
-        calls = {node: node.attributes["to_apply"] for node in nodes if node.opcode == "call"}
-        inlined = sum(sizes[name] for name in calls.values())
-        sizes[graph.name] = len(nodes) + inlined
-        if fault := INLINED.fault(inlined):
-            raise UnsupportedError(f"{graph.name}: its calls have calls: {fault}")
-        for node, name in calls.items():
-            graph.replace(node, graph.copy_in(draft.graphs[name], node.operands))
+        for node in [node for node in graph.order() if node.opcode == "call"]:
+            graph.replace(node, graph.copy_in(draft.graphs[node.attributes["to_apply"]], node.operands))
 
 
 def _separate(draft: Draft) -> None:
     """Give every loop and branch computations that no other one runs."""
     run: set[str] = set()
-    copied = 0
     graphs = [draft.entry]
     # Those that are found on the way have loops of their own.
     for graph in graphs:
@@ -55,10 +63,7 @@ def _separate(draft: Draft) -> None:
                 own.append(draft.graphs[name])
                 if name in run:
                     own[-1] = _copy(draft, name)
-                    copied += len(own[-1].order())
                 run.add(own[-1].name)
-            if fault := INLINED.fault(copied):
-                raise UnsupportedError(f"{draft.module.name}: loops and branches share computations: {fault}")
             graphs += own
             names = iter(own)
             node.attributes = {key: _renamed(value, names) for key, value in node.attributes.items()}

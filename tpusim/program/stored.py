@@ -8,7 +8,7 @@ import msgspec
 
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import read_bytes, write_whole
-from tpusim.limits import PROGRAM_BYTES
+from tpusim.limits import PROGRAM_BYTES, shown
 from tpusim.program.module import FORMAT, Program, written_steps
 from tpusim.program.verify import verify_program
 
@@ -35,7 +35,7 @@ def encode_program(program: Program) -> str:
     most = max(_MOST_STEPS, _MOST_TIMES * len(program.every_step))
     if (count := written_steps(program)) > most:
         raise UnsupportedError(
-            f"{program.name}: expected at most {most:,} steps in a file, those of each call, found {count:,}"
+            f"{program.name}: expected at most {shown(most)} steps in a file, those of each call, found {shown(count)}"
         )
     try:
         # Defaults are left out, but for the version: readers of the file must see it.
