@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from tpusim.errors import ConfigError, TpusimError
-from tpusim.limits import KEY_WORDS, TABLE_BYTES
+from tpusim.limits import KEY_WORDS, READ_DIGITS, TABLE_BYTES
 
 # Reading one takes the square of its length. Looked for from where words begin, and without ever going back.
+# Of decimal ones Python says so itself; of those that it counts in bits it reads any.
+_LONG_NUMBER = re.compile(rf"\b0[xob][\dA-Fa-f_]{{{READ_DIGITS}}}")
 _LONG_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{KEY_WORDS}}}")
 
 
@@ -105,13 +107,20 @@ def read_table(
         raise ConfigError(f"{shown_name(path)}: {failing}: {error}") from error
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return what a text of TOML says; ValueError for what is none, and for numbers that Python could not print."""
+    if _LONG_NUMBER.search(text):
+        raise ValueError(f"a number of more than {READ_DIGITS} digits")
+    return tomllib.loads(text)
+
+
 def read_toml(path: str | Path, failing: str) -> dict[str, Any]:
     """Return what a TOML file says. Raises ConfigError, also for what lies too deep."""
     text = read_text(path, failing)
     if _LONG_KEY.search(text):
         raise ConfigError(f"{path}: expected keys of at most {KEY_WORDS} words between dots, found a longer one")
     try:
-        return tomllib.loads(text)
+        return parse_toml(text)
     except ValueError as error:
         raise ConfigError(f"{path}: expected TOML in UTF-8: {error}") from error
     except RecursionError as error:

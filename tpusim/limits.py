@@ -20,7 +20,6 @@ except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
 _SHOWN_DIGITS: Final = 40
-_READ_DIGITS: Final = 1000
 _ROOM_BYTES: Final = 2 << 30
 _ROOM_PER_BYTE: Final = 100
 _MOST_NESTED: Final = 200
@@ -36,7 +35,7 @@ class Limit(NamedTuple):
 
     def number(self, digits: str) -> int:
         """Return the number that a text of digits is; one with too many for Python to read is one that is too large."""
-        return int(digits) if len(digits) < _READ_DIGITS else self.most + 1
+        return int(digits) if len(digits) < READ_DIGITS else self.most + 1
 
     def fault(self, found: float) -> str:
         """Return what is wrong with a count: what is allowed and what was found; nothing if it is allowed."""
@@ -101,6 +100,9 @@ FEED_SECONDS: Final = Limit("seconds for an item of a feed", 10**6, least=0)
 SEED: Final = Limit("a seed", 2**63 - 1, least=0)
 PROGRAM_BYTES: Final = 1 << 30
 """Of a program, unpacked: 1 GiB, some hundred times the largest known."""
+
+READ_DIGITS: Final = 1000
+"""Of a whole number; Python reads and prints some more."""
 
 TABLE_BYTES: Final = 1 << 26
 """Of a file of a table or a configuration: 64 MiB."""

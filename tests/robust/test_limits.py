@@ -6,6 +6,7 @@ import gzip
 import json
 from math import isfinite
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -85,6 +86,19 @@ def test_a_pace_of_hundreds_of_digits_is_refused(capsys, pace):
     )
 
 
+@pytest.mark.parametrize("digits", ["9" * 5000, "-" + "9" * 5000, "0x" + "f" * 4000, "x" + "9" * 999])
+@pytest.mark.parametrize("key", ["mxu.count", "clock_hz", "hbm.capacity_bytes", "devices.0.clock"])
+def test_a_figure_of_thousands_of_digits_is_refused(capsys, tmp_path, key, digits):
+    """Python neither reads nor prints such numbers: as an override, in a chip's file and in a table of energies."""
+    assert f"override: {key}: expected" in refusal_of(capsys, "run", MLP, "--override", f"{key}={digits}")
+    path = tmp_path / "chip.toml"
+    path.write_text(f'name = "chip"\nbase = "v5e"\n{key} = {digits}\n')
+    assert str(path) in refusal_of(capsys, "run", MLP, "--chip", str(path))
+    path = tmp_path / "table.yaml"
+    path.write_text(f"ERT:\n  tables:\n  - name: {digits}\n")
+    assert str(path) in refusal_of(capsys, "run", MLP, "--energy-table", str(path))
+
+
 @pytest.mark.parametrize(
     ("limit", "row"),
     [(SIDE, "a, 100000000000, 5, 5"), (SIDE, f"a, 5, {NINES * 20}, 5"), (LAYERS, "DP, 9, 9, 3, 3, 70000, 1, 1")],
@@ -158,6 +172,14 @@ def test_too_many_devices_have_no_order(capsys, tmp_path, counts):
     path = tmp_path / "many.v5e.hlo.txt"
     path.write_text(f"HloModule m, {counts}\n\nENTRY e {{\n  ROOT p = f32[] parameter(0)\n}}\n")
     assert "expected a number of devices" in refusal_of(capsys, "run", str(path), "--device-order", "hosts")
+
+
+@pytest.mark.parametrize("order", ["1" * 60 + "x", "reshape(" + "2, " * 60 + "x", "[" * 5000 + "1" * 5000 + "x"])
+def test_what_is_nearly_an_order_is_refused_at_once(capsys, order):
+    """A pattern that tries every cut of a row of digits doubles its time with each; 28 took 20 s."""
+    before = process_time()
+    assert "device order: expected" in refusal_of(capsys, "run", MLP, "--device-order", order)
+    assert process_time() - before < 5
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,8 @@ def read_tables(path: str | Path) -> dict[str, float]:
         found = msgspec.yaml.decode(read_bytes(path, "cannot read Accelergy's tables"), type=_File)
     except ImportError as error:
         raise ConfigError("Accelergy's tables need PyYAML: pip install 'tpusim[accelergy]'") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    # Of no text in UTF-8, and of numbers of thousands of digits, Python says so as of any value.
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART): {error}") from error
     if not found.ert.tables and not found.art.tables:
         raise ConfigError(f"{path}: expected tables of Accelergy under the key ERT or ART, found neither")

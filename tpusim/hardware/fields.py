@@ -41,6 +41,7 @@ _PREFIXES = {
     **{letter: 10 ** (-3 * power) for power, letter in enumerate("mun", 1)},
 }
 # Patterns that hardly any run asks for are texts: what asks has them compiled.
+_MOST_DIGITS = 200
 _NUMBER = (
     rf"(?P<sign>[-+]?)(?P<digits>\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?) ?(?P<prefix>{'|'.join(_PREFIXES)})?"
     r"(?:B/s|B|Hz|s)?"
@@ -253,7 +254,9 @@ def _number(found: re.Match[str]) -> int | float:
     """Return a number, whole where it is written so and its prefix leaves it so."""
     times: int | float = _PREFIXES.get(found["prefix"] or "", 1)
     digits = found["sign"] + found["digits"].replace("_", "")
-    return (float(digits) if re.search(r"[.eE]", digits) else int(digits)) * times
+    # No figure comes near what a float can hold, and Python reads and prints no number of thousands of digits.
+    is_whole = not re.search(r"[.eE]", digits) and len(digits) < _MOST_DIGITS
+    return (int(digits) if is_whole else float(digits)) * times
 
 
 def read_value(key: str, value: Any, before: Any, where: str) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.files import read_text, read_toml
+from tpusim.files import parse_toml, read_text, read_toml
 from tpusim.hardware.chip import Chip, Setting, VectorOps
 from tpusim.hardware.fields import (
     CONFIDENCE,
@@ -189,8 +189,8 @@ def parse_override(text: str) -> tuple[str, Any]:
 def _scalar(key: str, text: str) -> Any:
     # TOML knows what a number looks like, and refuses what only Python would take.
     try:
-        table = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+        table = parse_toml(f"value = {text}")
+    except (ValueError, RecursionError):
         table = {"value": text if re.fullmatch(_WORDS, text) or parse_value(text) != text else None}
     value = table["value"]
     # A second key means that the text had a line break in it.

@@ -25,7 +25,7 @@ from tpusim.semantics.marks import TOPOLOGY, mark_of, marked_with_order
 HOSTS = "hosts"
 """The order of ``jax.devices()`` on a slice: host by host."""
 
-_NUMBERS = r"((?:\d{1,9}[, ]*)+)"
+_NUMBERS = r"(\d[\d, ]*+)"
 _RESHAPED = re.compile(rf"reshape\({_NUMBERS}\)\.transpose\({_NUMBERS}\)(?:\.ravel\(\))?$")
 _LISTED = re.compile(rf"(?:^|\[){_NUMBERS}\]*$")
 
@@ -74,14 +74,18 @@ def _by_host(program: Module | Program, topology: str, chip: str) -> tuple[tuple
 def _parsed(text: str) -> tuple[int, ...]:
     """Return the devices that a text lists, or those of a transposed array of them."""
     if reshaped := _RESHAPED.search(text.strip()):
-        sizes, axes = (tuple(map(int, re.findall(r"\d+", part))) for part in reshaped.groups())
+        sizes, axes = map(_numbers, reshaped.groups())
         if sorted(axes) == list(range(len(sizes))) and 0 < prod(sizes) <= DEVICES.most:
             steps = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
             along = (range(0, sizes[axis] * steps[axis], steps[axis]) for axis in axes)
             return tuple(map(sum, product(*along)))
     elif listed := _LISTED.search(text.strip()):
-        return tuple(map(int, re.findall(r"\d+", listed[1])))
+        return _numbers(listed[1])
     raise ConfigError(
         f"device order: expected {HOSTS}, or numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), "
         f"found {text!r:.200}"
     )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(DEVICES.number, re.findall(r"\d+", text)))
