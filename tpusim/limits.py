@@ -57,7 +57,7 @@ DEVICES: Final = Limit("a number of devices", 2**16)
 """Of a program or a run, since something is kept for each: several times the largest slice."""
 
 COMPUTED_DEVICES: Final = Limit("a number of devices whose values are computed", 2**10)
-DEVICES_APART: Final = Limit("a number of devices that are run one by one", 2**15)
+DEVICES_APART: Final = Limit("a number of devices that are run one by one", 2**14)
 """Each is a run of its own on the one clock; no slice of a known chip has as many."""
 
 POSITIONS: Final = Limit("positions of a schedule", 2**20, least=0)

@@ -53,3 +53,13 @@ def test_without_shtab_the_message_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 1
     assert "pip install 'tpusim[completion]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--save", "--chip", "--html", "--topology", "--trace"])
+@pytest.mark.parametrize("value", ["", "  "])
+def test_an_option_without_a_value_is_wrong_usage(option, value, capsys):
+    """As what a shell makes of a variable that is not set."""
+    with pytest.raises(SystemExit) as end:
+        main(["run", str(TRACE), option, value])
+    assert end.value.code == 2
+    assert f"argument {option}: expected a value, found none" in capsys.readouterr().err

@@ -93,6 +93,7 @@ def test_a_search_prints_json(capsys):
         (("--schedule", "givn"), "did you mean 'given'"),
         (("--executor", "dusk:local"), "did you mean 'dask'"),
         (("--chip", "v99"), "unknown chip"),
+        (("-o", "mxu.count=1", "-o", "mxu.count=2"), "-o mxu.count: expected once, found it twice"),
     ],
 )
 def test_slips_are_refused(capsys, options, said):

@@ -171,7 +171,8 @@ ROWWISE = "SparsitySupport: true\nOptimizedMapping: true"
         ("Dataflov : ws", ":11:1: unknown key 'Dataflov' (did you mean 'dataflow'?)"),
         ("just words", ":11:1: expected [section] or key: value"),
         ("", "expected 'dataflow', found no such key"),
-        ("Dataflow: ws\nArrayHeight: zero", ":12:14: expected a whole number from 1, found 'zero'"),
+        ("Dataflow: ws\nIfmapSRAMBankBandwidth: zero", ":12:25: expected a whole number from 1, found 'zero'"),
+        ("Dataflow: ws\narrayheight: 4", ":12:1: expected 'arrayheight' once, found it twice"),
         (f"Dataflow: os\n{ROWWISE}\nBlockSize: 4", ":13:19: OptimizedMapping: expected Dataflow: ws"),
         (f"Dataflow: ws\n{ROWWISE}", "expected 'BlockSize', as OptimizedMapping is true, found no such key"),
         (f"Dataflow: ws\n{ROWWISE}\nBlockSize: 3", ":14:12: BlockSize: expected an even number of rows"),
@@ -203,3 +204,18 @@ def test_the_array_is_stated_once(capsys, config, layers, arguments, words):
 def test_reports_need_a_configuration(capsys, layers, tmp_path):
     """SRAMs are stated there."""
     assert "expected -c FILE.cfg as well" in refusal_of(capsys, "systolic", "-t", layers, "-p", str(tmp_path))
+
+
+def test_every_bandwidth_is_a_number(capsys, config, layers):
+    """Of several the first one counts, as in SCALE-Sim, but the others are no place for anything."""
+    config.write_text(CONFIG.replace("Bandwidth : 16", "Bandwidth : 16, junk"))
+    message = refusal_of(capsys, "systolic", "-c", str(config), "-t", layers)
+    assert ":10:13: expected a whole number from 1, found 'junk'" in message
+
+
+def test_what_takes_too_many_lines_is_refused(capsys, config, tmp_path):
+    """Each line is looked at by itself."""
+    path = tmp_path / "long.csv"
+    path.write_text("Layer,M,N,K,\nlong,100000000,100,100,\n")
+    message = refusal_of(capsys, "systolic", "-c", str(config), "-t", str(path))
+    assert "long: expected lines of requests, at most" in message

@@ -85,3 +85,17 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     """Like a table that cannot be read."""
     with pytest.raises(ConfigError, match=r"none\.yaml"):
         read_tables(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ERT: " + "[" * 100_000, "tables.yaml:1: expected values in each other, at most 64, found 65"),
+        ("a: &a x\nERT:\n  tables: [" + "*a," * 2000 + "]\n", "tables.yaml:3: expected aliases, at most 1000"),
+        ("ERT:\n  tables: [" + "1," * 200_000 + "]\n", "tables.yaml:2: expected values, at most 100000"),
+    ],
+)
+def test_a_file_ends_at_its_limits(tmp_path, text, words):
+    """The reader in C goes as deep as its stack, and ends the process there."""
+    with pytest.raises(ConfigError, match=words):
+        tables_of(tmp_path, text)

@@ -347,8 +347,8 @@ def bits(g: Graph, x: Value) -> Value:
     x = g.certain(x) if x.dtype in names else g.parameter("f32", x.sizes)
     if prod(x.sizes) * 4 > MOST_ELEMENTS:
         return x
-    # Zeros of either sign are equal, but their bits are not.
-    x = Value(x.op + 0.0) if x.family == "float" else x
+    # Zeros of either sign are equal, but their bits are not; XLA takes x + 0 for x.
+    x = Value(g.b.select(g.b.compare(x.op, g.scalar(x, 0), "EQ"), g.scalar(x, 1), x.op)) if x.family == "float" else x
     return g.add(g.b.bitcast_convert_type(x.op, names[x.dtype]))
 
 

@@ -84,3 +84,38 @@ def test_a_sparsity_that_is_none_is_refused(text):
     """Line, column and a caret."""
     with pytest.raises(ProgramError, match=r"layers.csv:2:9: .*sparsity"):
         layers_of(GEMM + f"a,1,2,3,{text},\n")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Layer name,Ifmap height,ifmap width,filter height,filter width,channel,num filters,strides,",
+        "Layer, IFMAP Width, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides,",
+        "Layer name, IFMAP Height, IFMAP Width, Filter Height, Filter Width, Channels, Num Filter, Strides, Sparsity,",
+    ],
+)
+def test_headers_of_scale_sims_own_files_are_taken(header):
+    """With the slip that some of them have."""
+    assert layers_of(f"{header}\na, 12, 10, 3, 3, 5, 64, 1,\n")[0].m == 80
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        CONVOLUTION.replace("IFMAP Width", "IFMAP W"),
+        CONVOLUTION.replace("Filter Height, Filter Width", "Filter Width, Filter Height"),
+        CONVOLUTION.replace("Strides", "Strides, Batch Size"),
+        "Layer,M,N,K,Sparsity,B\n",
+        "Layer,M,K,N\n",
+    ],
+)
+def test_columns_of_another_order_are_refused(header):
+    """The numbers below them would be taken for others."""
+    with pytest.raises(ProgramError, match=r"layers\.csv:1:1: expected a header"):
+        layers_of(f"{header}a,1,2,3,4,5,6,7\n")
+
+
+def test_cells_beyond_the_sparsity_are_refused():
+    """At the first of them."""
+    with pytest.raises(ProgramError, match=r"layers\.csv:2:13: expected 3 numbers and a sparsity, found more"):
+        layers_of(GEMM + "a,1,2,3,2:4,9,9\n")

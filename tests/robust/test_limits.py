@@ -28,6 +28,7 @@ from tpusim.limits import (
     QUEUE_DEPTH,
     SIDE,
 )
+from tpusim.program.layers import _CONVOLUTION_COLUMNS
 from tpusim.semantics.verify.module import verify_module
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -105,7 +106,7 @@ def test_a_figure_of_thousands_of_digits_is_refused(capsys, tmp_path, key, digit
 )
 def test_a_cell_of_a_layer_ends_at_its_limit(capsys, tmp_path, limit, row):
     """A depthwise convolution is a product for each of its channels."""
-    header = "Layer, M, N, K" if row.startswith("a") else "Layer, IFMAP Height, , , , , ,"
+    header = "Layer, M, N, K" if row.startswith("a") else ", ".join(("Layer", *_CONVOLUTION_COLUMNS))
     path = tmp_path / "layers.csv"
     path.write_text(f"{header}\n{row}\n")
     said = refusal_of(capsys, "systolic", "--layers", str(path))
@@ -222,8 +223,9 @@ def test_a_long_text_takes_no_multiple_of_its_memory(text):
 
 def test_devices_that_are_run_one_by_one_end_at_their_limit():
     """Messages go to single others, so that no device stands for all."""
-    module = parse(PROGRAMS["channels"].text(2 * DEVICES_APART.most))
-    with pytest.raises(UnsupportedError, match=r"run one by one, at most 32768, found 65536"):
+    most = DEVICES_APART.most
+    module = parse(PROGRAMS["channels"].text(2 * most))
+    with pytest.raises(UnsupportedError, match=rf"run one by one, at most {most}, found {2 * most}"):
         tpusim.simulate(module, "v5p")
 
 

@@ -6,9 +6,11 @@ import itertools
 
 import pytest
 
+from tests.study.cases import MLP
 from tpusim.errors import ConfigError
 from tpusim.hardware.fields import Factor
 from tpusim.study.axes import Range, read_axis
+from tpusim.study.spec import make_spec
 
 BANDWIDTH = "hbm.bandwidth_bytes_per_second"
 
@@ -93,3 +95,19 @@ def test_what_is_no_axis_is_refused(written, said):
     """With what is expected."""
     with pytest.raises(ConfigError, match=said):
         read_axis("mxu.count", written)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"axes": [1]}, r"study: axes: expected a table, found \[1\]"),
+        ({"base": "v5e", "axes": {"chip": ["v5p"]}}, "study: expected 'base' or the axis 'chip', found both"),
+        ({"topology": "2x2", "axes": {"topology": ["2x4"]}}, "expected 'topology' or the axis 'topology', found both"),
+        ({"warm": "false"}, "study: warm: expected true or false, found 'false'"),
+        ({"allow_overflow": 1}, "study: allow_overflow: expected true or false, found 1"),
+    ],
+)
+def test_what_a_study_s_table_may_not_hold_is_refused(table, words):
+    """One of two values would be lost, or be another one."""
+    with pytest.raises(ConfigError, match=words):
+        make_spec({"programs": [MLP]} | table)

@@ -49,6 +49,7 @@ def test_arithmetic_has_its_value(text, value):
         "",
         "(" * 500 + ")" * 500,
         "1+" * 600 + "1",
+        "-" * 990 + "1",
     ],
 )
 def test_anything_else_is_refused(text):

@@ -64,3 +64,9 @@ def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
         read(tmp_path, "program", "a.hlo")
     with pytest.raises(ConfigError, match="cannot read this index"):
         read_rows(tmp_path / "none.csv", Measured)
+
+
+def test_a_misspelt_column_is_refused(tmp_path: Path) -> None:
+    """Its cells would have no effect; a column that is like none of ours is the index's own."""
+    with pytest.raises(ConfigError, match=r"index.csv: unknown column 'floor_uS'.*floor_us"):
+        read(tmp_path, "program,measured_us,floor_uS", "a,1,2")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, NamedTuple
 
+from tpusim.errors import ConfigError
 from tpusim.limits import COUNT
 
 Option = Callable[[Any], None]
@@ -46,11 +47,21 @@ def command(name: str, help_text: str, *options: Option, **texts: str) -> Callab
 def option(*flags: str, **settings: Any) -> Option:
     """Return an option, or an argument without a flag, as ``add_argument`` of argparse takes it.
 
-    One that has a single value is refused the second time.
+    One that has a single value is refused the second time, and without a value: ``--save "$NAME"`` of no name would
+    save nothing.
     """
     if flags[0].startswith("-") and "action" not in settings:
         settings["action"] = _Once
+    # argparse reads a default that is a text as well.
+    if flags[0].startswith("-") and "metavar" in settings and not settings.keys() & {"type", "default"}:
+        settings["type"] = _stated
     return lambda parser: parser.add_argument(*flags, **settings)
+
+
+def _stated(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected a value, found none")
+    return text
 
 
 class _Once(argparse.Action):
@@ -162,11 +173,21 @@ def array_sides(size: int, kind: Callable[[str], int] = number) -> tuple[Option,
     )
 
 
+def once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs of ``-o`` by key. Raises ConfigError for a key that is stated twice: one would be lost."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ConfigError(f"-o {key}: expected once, found it twice, with {found[key]} and {value}")
+        found[key] = value
+    return found
+
+
 def overrides(options: argparse.Namespace) -> dict[str, Any]:
     """Return the overrides of the command line by key, and those of a file of Accelergy's tables under them."""
     from tpusim.hardware.load import parse_override
 
-    found = dict(parse_override(text) for text in options.override)
+    found = once(parse_override(text) for text in options.override)
     if not getattr(options, "energy_table", None):
         return found
     from tpusim.hardware.accelergy import read_tables

@@ -6,7 +6,19 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpusim.cli.options import CHIPS, OVERFLOW, PLUGIN, TOPOLOGIES, WARM, command, json_option, listed, number, option
+from tpusim.cli.options import (
+    CHIPS,
+    OVERFLOW,
+    PLUGIN,
+    TOPOLOGIES,
+    WARM,
+    command,
+    json_option,
+    listed,
+    number,
+    once,
+    option,
+)
 from tpusim.cli.output import answer, console, write_json
 from tpusim.errors import ConfigError
 
@@ -101,17 +113,18 @@ def _is_study(options: Namespace) -> bool:
 
 
 def _study(options: Namespace, progress: Any) -> Study:
-    from tpusim.study.spec import read_table
+    from tpusim.study.spec import BASES, read_table, table_of
     from tpusim.study.study import Study
 
     table: dict[str, Any] = {"programs": options.programs}
     start = Path()
     if _is_study(options):
         table, start = read_table(options.programs[0]), Path(options.programs[0]).parent
-    axes = dict(table.get("axes", {})) | dict(_axis(text) for text in options.override)
-    for name in ("chip", "topology", "schedule"):
+    axes = dict(table_of(table, "axes", str(options.programs[0]))) | once(_axis(text) for text in options.override)
+    for name, key in BASES.items():
         if getattr(options, name):
             axes[name] = getattr(options, name)
+            table.pop(key, None)
     flags = {"warm": options.warm, "allow_overflow": options.allow_overflow}
     return Study(
         table | {"axes": axes} | {key: True for key, given in flags.items() if given},

@@ -19,6 +19,7 @@ from tpusim.errors import ConfigError, did_you_mean
 from tpusim.files import read_bytes
 from tpusim.hardware.fields import AREA_UNITS, energy_activities
 from tpusim.hardware.units import HBM_ROWS, MATRIX, UNITS, event_key, unit_of
+from tpusim.limits import Limit
 
 DEVICE = "device"
 """The component for what a device draws while nothing runs, which counts cycles of its clock."""
@@ -30,6 +31,10 @@ _BYTE = "byte"
 _ROW = "row"
 _PJ = 1e-12
 _MM2_PER_UM2 = 1e-6
+_DEPTH = Limit("values in each other", 64, least=0)
+_ALIASES = Limit("aliases", 1000, least=0)
+_VALUES = Limit("values", 100_000, least=0)
+"""Begins and ends of lists and tables counted as well; each takes some hundred bytes."""
 
 
 class _Action(msgspec.Struct):
@@ -87,16 +92,36 @@ def read_tables(path: str | Path) -> dict[str, float]:
     What a device draws while nothing runs stays that of the chip. Raises ConfigError for a file that has neither table,
     and for a component or an action that no chip has.
     """
+    content = read_bytes(path, "cannot read Accelergy's tables")
     try:
-        found = msgspec.yaml.decode(read_bytes(path, "cannot read Accelergy's tables"), type=_File)
+        import yaml
     except ImportError as error:
         raise ConfigError("Accelergy's tables need PyYAML: pip install 'tpusim[accelergy]'") from error
+    try:
+        _check_size(yaml.parse(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), path)
+        found = msgspec.yaml.decode(content, type=_File)
     # Of no text in UTF-8, and of numbers of thousands of digits, Python says so as of any value.
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except (msgspec.DecodeError, yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART): {error}") from error
     if not found.ert.tables and not found.art.tables:
         raise ConfigError(f"{path}: expected tables of Accelergy under the key ERT or ART, found neither")
     return dict(_energies(found.ert, path)) | dict(_areas(found.art, path))
+
+
+def _check_size(events: Iterator[Any], path: str | Path) -> None:
+    """Refuse YAML that its reader, which goes as deep as its stack, would not come back from.
+
+    Aliases may name lists of aliases, which multiply.
+    """
+    from yaml import AliasEvent, CollectionEndEvent, CollectionStartEvent
+
+    depth = aliases = 0
+    for number, event in enumerate(events):
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        aliases += isinstance(event, AliasEvent)
+        for limit, found in ((_DEPTH, depth), (_ALIASES, aliases), (_VALUES, number)):
+            if found > limit.most:
+                raise ConfigError(f"{path}:{event.start_mark.line + 1}: {limit.fault(found)}")
 
 
 def _energies(table: _Ert, path: str | Path) -> Iterator[tuple[str, float]]:

@@ -105,6 +105,8 @@ def _entries(source: SourceText) -> dict[str, _Entry]:
         place = source.span(line.start() + found.start(1), line.start() + found.end(1))
         if key not in known:
             raise ConfigError(f"unknown key {found[1]!r}{did_you_mean(key, known)}", place)
+        if key in entries:
+            raise ConfigError(f"expected {found[1]!r} once, found it twice", place)
         begin = line.start() + found.start(2)
         entries[key] = _Entry(found[2], source.span(begin, begin + max(1, len(found[2]))))
     return entries
@@ -130,7 +132,7 @@ def _rates(entries: dict[str, _Entry], source: SourceText) -> Rates | None:
     if "bandwidth" not in entries:
         raise ConfigError(f"{source.name}: expected 'Bandwidth', as InterfaceBandwidth is USER, found no such key")
     shared = entries["bandwidth"]
-    first = _number(shared._replace(text=shared.text.split(",")[0].strip()))
+    first, *_ = (_number(shared._replace(text=part.strip())) for part in shared.text.split(","))
     reads = (entries.get(f"{name}srambankbandwidth") for name in ("ifmap", "filter"))
     ifmap, filters = (_number(entry) if entry else first for entry in reads)
     return Rates(ifmap=ifmap, filter=filters, ofmap=first)

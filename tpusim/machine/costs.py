@@ -123,6 +123,7 @@ class Costs:
         self.plan_of_each = ByIdentity(self._plan_of_each)
         self.message = cache(self._message)
         self._places = ByIdentity(self._places_of)
+        self.other_plans = ByIdentity(self._other_plans)
         # Asked by every device of a group, of which there may be as many as devices.
         self._sizes: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
             lambda step, devices: [len(set(group)) for group in self.groups(step, devices)]
@@ -216,6 +217,13 @@ class Costs:
         longest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
         carried, passing = (sum(column) for column in zip(*((p.carried, p.passing) for p in plans), strict=True))
         return longest._replace(carried=carried, passing=passing)
+
+    def _other_plans(
+        self, step: Collective, devices: DeviceSet, members: tuple[int, ...]
+    ) -> dict[int, CommunicationPlan]:
+        """Return the longest plans of members for whom it is another one than for the first, loads aside."""
+        first, *others = ((number, self.longest_plan(step, devices, number)) for number in members)
+        return {number: plan for number, plan in others if plan[1:] != first[1][1:]}
 
     def _message(self, source: int, target: int) -> CommunicationPlan:
         return self._group_plans.message(source, target)

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
-from zipfile import BadZipFile, is_zipfile
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
+import msgspec
 import numpy as np
 
 from tpusim.errors import ProgramError, UnsupportedError
@@ -33,6 +34,8 @@ _DAMAGED = (
 # Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.
 _STORED_AS_THEY_ARE = frozenset("?bBhHiIlLqQefdFD")
 _REGISTERED = 2
+# Of arrays of numbers, by the version of the format; the third is for names of columns.
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 # Results may stand beside the inputs that they belong to.
 _RESULT = re.compile(r"out\d+(_\w+)?")
 # What Python's numbers become without loss: truth values integers, integers floats, floats complex numbers.
@@ -40,18 +43,42 @@ _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 _NAMES = {numpy_dtype(dtype): name for name, dtype in DTYPES.items() if dtype.is_array_type}
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """An array in a file, read when NumPy asks for it: kilobytes of zeros may unpack to gigabytes that nobody wants."""
+
+    path: str | Path
+    member: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the array, as NumPy's protocol has it. Raises ProgramError where the file is damaged."""
+        try:
+            with ZipFile(self.path) as archive, archive.open(self.member) as file:
+                array = np.lib.format.read_array(file, allow_pickle=False)
+        except _DAMAGED as error:
+            raise ProgramError(f"{self.path}: {self.member}: expected an array: {error}") from error
+        return array if dtype is None else array.astype(dtype)
+
+
 def read_arrays(path: str | Path) -> dict[str, Any]:
-    """Return the arrays of an ``.npz`` file by name. Raises ProgramError if it is something else."""
+    """Return the arrays of an ``.npz`` file by name, each as a ``Stored``. Raises ProgramError for anything else."""
     try:
-        # What np.load says of other files is advice to trust them.
         if Path(path).is_file() and not is_zipfile(path):
             raise ProgramError(f"{path}: expected an .npz file of arrays (numpy.savez), found another kind of file")
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        with ZipFile(path) as archive:
+            return {name.removesuffix(".npy"): _stored(archive, path, name) for name in archive.namelist()}
     except FileNotFoundError as error:
         raise ProgramError(f"{path}: cannot be read: {error.strerror}") from error
     except _DAMAGED as error:
         raise ProgramError(f"{path}: expected an .npz file of arrays: {error}") from error
+
+
+def _stored(archive: ZipFile, path: str | Path, member: str) -> Stored:
+    with archive.open(member) as file:
+        read_header = _HEADERS[np.lib.format.read_magic(file)]
+        shape, _, dtype = read_header(file)
+    return Stored(path, member, shape, dtype)
 
 
 def take_inputs(arrays: Mapping[str, Any], shapes: Sequence[Shape]) -> list[Any]:
@@ -211,6 +238,8 @@ def _as_array(name: str, value: Any, shape: ArrayShape) -> Any:
     if not shape.dtype.is_array_type:
         return TOKEN
     stated = shape_text(shape, layout=False)
+    if isinstance(value, Stored):
+        _check_sizes(name, value.shape, shape)
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
@@ -218,9 +247,13 @@ def _as_array(name: str, value: Any, shape: ArrayShape) -> Any:
     # The types of ml_dtypes, too, are void to NumPy, but registered ones.
     if array.dtype.kind in "OSUMm" or (array.dtype.kind == "V" and array.dtype.isbuiltin != _REGISTERED):
         raise ProgramError(f"{name}: expected numbers for {stated}, found {value!r:.60}")
-    if array.shape != shape.dimensions:
-        raise ProgramError(f"{name}: expected the sizes of {stated}, found {array.shape}")
+    _check_sizes(name, array.shape, shape)
     return array
+
+
+def _check_sizes(name: str, found: tuple[int, ...], wanted: ArrayShape) -> None:
+    if found != wanted.dimensions:
+        raise ProgramError(f"{name}: expected the sizes of {shape_text(wanted, layout=False)}, found {found}")
 
 
 def _typed(name: str, value: Any, shape: ArrayShape, array: Any) -> Any:

@@ -26,7 +26,7 @@ from tpusim.numerics.site import Device, Site
 from tpusim.semantics.device_groups import channel_pairs
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.dtype import numpy_dtype
-from tpusim.shapes.shape import Shape, TupleShape, shape_text
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, shape_text
 
 Waiting = Generator[Any, Any, Any]
 
@@ -162,11 +162,11 @@ def as_value(value: Any, shape: Shape) -> Any:
         if not isinstance(value, (tuple, list)) or len(value) != len(shape.elements):
             raise ProgramError(f"expected a value of shape {shape_text(shape)} from the host, found {value!r:.80}")
         return tuple(as_value(part, element) for part, element in zip(value, shape.elements, strict=True))
-    array = np.asarray(value)
-    sizes = shape.dimensions  # type: ignore[attr-defined]
-    if array.shape != sizes:
-        raise ProgramError(f"expected a value of shape {shape_text(shape)} from the host, found {array.shape}")
-    return array.astype(numpy_dtype(shape.dtype), copy=False)  # type: ignore[attr-defined]
+    assert isinstance(shape, ArrayShape)
+    # Before it is an array, for which a file may be unpacked.
+    if (found := np.shape(value)) != shape.dimensions:
+        raise ProgramError(f"expected a value of shape {shape_text(shape)} from the host, found {found}")
+    return np.asarray(value).astype(numpy_dtype(shape.dtype), copy=False)
 
 
 def _until(

@@ -24,6 +24,7 @@ _CONVOLUTION_COLUMNS: Final = tuple(
 )
 # In SCALE-Sim a name with these letters means one product per channel.
 _DEPTHWISE: Final = "DP"
+_SPARSITY: Final = "sparsity"
 _FORM: Final = "a CSV file of layers in UTF-8"
 
 
@@ -148,18 +149,28 @@ def _cells(source: SourceText, line: str, start: int) -> list[_Cell]:
 
 def _kind(header: list[_Cell]) -> tuple[tuple[str, ...], Callable[[_Cell, list[int], tuple[int, int]], list[Layer]]]:
     """Return the columns that a header announces after the name, and how a row of them becomes layers."""
-    found = [cell.text.lower() for cell in header[1:]]
-    if found[:3] == ["m", "n", "k"]:
-        return _GEMM_COLUMNS, _gemm
-    if found[:1] == ["ifmap height"]:
-        return _CONVOLUTION_COLUMNS, _convolution
+    found = [_plain(cell.text) for cell in header[1:]]
+    # Files of SCALE-Sim's own have this slip.
+    if found[:2] == ["ifmap width"] * 2:
+        found[0] = "ifmap height"
+    for columns, convert in ((_GEMM_COLUMNS, _gemm), (_CONVOLUTION_COLUMNS, _convolution)):
+        wanted = [_plain(column) for column in columns]
+        if found[: len(wanted)] == wanted and found[len(wanted) :] in ([], [_SPARSITY]):
+            return columns, convert
     expected = " or ".join(repr(", ".join(("Layer", *columns))) for columns in (_GEMM_COLUMNS, _CONVOLUTION_COLUMNS))
     raise ProgramError(f"expected a header {expected}, found {', '.join(c.text for c in header)!r}", header[0].span)
+
+
+def _plain(column: str) -> str:
+    """Return a column's name as headers are compared: ``num filters`` is ``Num Filter``."""
+    return " ".join(column.lower().split()).removesuffix("s")
 
 
 def _numbers(row: list[_Cell], columns: tuple[str, ...]) -> tuple[list[int], tuple[int, int]]:
     """Return a row's numbers, one for each column, and how many rows of the right operand are kept of how many."""
     cells, rest = row[1 : len(columns) + 1], row[len(columns) + 1 :]
+    if len(rest) > 1:
+        raise ProgramError(f"expected {len(columns)} numbers and a sparsity, found more", rest[1].span)
     if len(cells) < len(columns):
         expected = f"a name and {len(columns)} numbers ({', '.join(columns)})"
         raise ProgramError(f"expected {expected}, found {len(cells)} after the name", row[-1].span)

@@ -68,9 +68,9 @@ class Expression:
         plain = _PREFIXED.sub(lambda found: repr(parse_value(found[0])), text.strip())
         try:
             self._tree = ast.parse(plain, mode="eval").body
+            self.names = frozenset(self._names(self._tree))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise self._error("expected arithmetic on keys and numbers") from None
-        self.names = frozenset(self._names(self._tree))
 
     @property
     def is_comparison(self) -> bool:
@@ -81,7 +81,7 @@ class Expression:
         """Return its value, a number or for a comparison a truth."""
         try:
             return self._value(self._tree, lookup)
-        except (ArithmeticError, TypeError, ValueError) as error:
+        except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
             raise self._error(str(error)) from error
 
     def _error(self, what: str) -> ConfigError:

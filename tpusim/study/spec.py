@@ -17,8 +17,8 @@ from tpusim.study.axes import Axis, read_axis
 from tpusim.study.expressions import Expression
 from tpusim.study.programs import ProgramText, find_programs
 
-BASES = ("chip", "topology", "schedule")
-"""Axes beside the chip's keys and the programs' variables."""
+BASES = {"chip": "base", "topology": "topology", "schedule": "schedule"}
+"""Axes beside the chip's keys and the programs' variables, and the keys that state one value of each."""
 
 _KEYS = ("programs", "base", "schedule", "topology", "axes", "derive", "constraints", "warm", "allow_overflow")
 
@@ -64,11 +64,7 @@ def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "stu
     for key in table:
         if key not in _KEYS:
             raise ConfigError(f"{where}: unknown key {key!r}{did_you_mean(key, _KEYS)}")
-    written = dict(_table(table, "axes", where))
-    for key, name in (("base", "chip"), ("topology", "topology"), ("schedule", "schedule")):
-        if key in table:
-            written.setdefault(name, table[key])
-    axes = [read_axis(name, values) for name, values in written.items()]
+    axes = [read_axis(name, values) for name, values in _written_axes(table, where).items()]
     programs = _programs(table.get("programs", ()), axes, folder)
     variables = {key for program in programs for key, _ in program.variables}
     for axis in axes:
@@ -77,23 +73,43 @@ def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "stu
         for setting in axis.settings if axis.name == "schedule" else ():
             check_schedule(str(setting.get("schedule", "")))
     derive = {
-        key: Expression(str(text), f"{where}: derive {key}") for key, text in _table(table, "derive", where).items()
+        key: Expression(str(text), f"{where}: derive {key}") for key, text in table_of(table, "derive", where).items()
     }
     for key in derive:
         field_of(key, where)
     limits = table.get("constraints", {})
     if isinstance(limits, list):
         limits = {str(text): text for text in limits}
-    named = _table({"constraints": limits}, "constraints", where)
+    named = table_of({"constraints": limits}, "constraints", where)
     constraints = tuple(_constraint(name, text, where) for name, text in named.items())
-    flags = {key: bool(table.get(key, False)) for key in ("warm", "allow_overflow")}
+    flags = {key: _flag(table, key, where) for key in ("warm", "allow_overflow")}
     return Spec(tuple(programs), tuple(axes), derive, constraints, **flags)
 
 
-def _table(table: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+def table_of(table: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+    """Return the table under a key of a study's table, empty if there is none. Raises ConfigError for anything else."""
     found = table.get(key, {})
     if not isinstance(found, Mapping):
         raise ConfigError(f"{where}: {key}: expected a table, found {found!r}")
+    return found
+
+
+def _written_axes(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the axes as they are written, by name, with what stands beside them as axes of one value."""
+    written = dict(table_of(table, "axes", where))
+    for name, key in BASES.items():
+        if key in table and name in written:
+            raise ConfigError(f"{where}: expected {key!r} or the axis {name!r}, found both")
+        if key in table:
+            written[name] = table[key]
+    return written
+
+
+def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
+    found = table.get(key, False)
+    # Of other values "false" would be true.
+    if not isinstance(found, bool):
+        raise ConfigError(f"{where}: {key}: expected true or false, found {found!r}")
     return found
 
 

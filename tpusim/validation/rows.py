@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from tpusim.errors import ConfigError
+from tpusim.errors import ConfigError, did_you_mean
 from tpusim.files import read_table
 
 _R = TypeVar("_R", bound="Row")
@@ -52,10 +52,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
     """Return the rows of an index; raise ConfigError for a file that is none, or a cell that is not of its type."""
     names, rows = read_table(path, "cannot read this index")
-    needed = [field.name for field in msgspec.structs.fields(kind) if field.required]
+    known = {field.name: field.required for field in msgspec.structs.fields(kind)}
+    needed = [name for name, required in known.items() if required]
     missing = [column for column in needed if column not in names]
     if missing:
         raise ConfigError(f"{path}: expected columns {', '.join(needed)}, found none named {', '.join(missing)}")
+    absent = known.keys() - {*names, "where"}
+    for name in names:
+        # Other columns are the index's own; one that is misspelt would be as if it were not there.
+        if name not in known and (hint := did_you_mean(name, absent)):
+            raise ConfigError(f"{path}: unknown column {name!r}{hint}")
     if not rows:
         raise ConfigError(f"{path}: expected rows of measured times, found only the names of the columns")
     folder = Path(path).absolute().parent

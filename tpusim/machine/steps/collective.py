@@ -49,7 +49,10 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[Event, Any
         yield device.memories[HBM].transfer(done[HBM])
     staged_ps = core.now_ps - moved_ps
     completions: dict[int, Completion] = ended.value or {}
-    found = {n: one._replace(end_ps=max(one.end_ps, here_ps) + staged_ps) for n, one in completions.items()}
+    # Most of a cohort's members share one, and there may be as many as devices.
+    distinct = {id(one): one for one in completions.values()}
+    shifted = {key: one._replace(end_ps=max(one.end_ps, here_ps) + staged_ps) for key, one in distinct.items()}
+    found = {number: shifted[id(one)] for number, one in completions.items()}
     own = found[device.number]
     record = core.record(
         step,
@@ -61,9 +64,10 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[Event, Any
         payload_bytes=step.n_bytes,
         group_size=step.group_size,
     )
+    others = device.world.costs.other_plans(step, device.cohort.devices, device.cohort.members)
     for number in device.cohort.members[1:]:
-        other = device.world.costs.longest_plan(step, device.cohort.devices, number)
-        if (found[number], other[1:]) != (own, plan[1:]):
+        if number in others or found[number] != own:
+            other = others.get(number, plan)
             figures = _figures(core, step, other, _activity(core, step, other), found[number], start_ps)
             device.recorder.vary(number, record, {"end_ps": found[number].end_ps, **figures})
     return found

@@ -11,11 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tpusim.errors import UnsupportedError
 from tpusim.hardware.array import Array
+from tpusim.limits import Limit
 from tpusim.program.layers import Layer
 from tpusim.systolic.memory.pixels import Pixels, Requests, list_elements, list_kept, list_pixels
 
 Values = np.ndarray[Any, Any]
+
+_LINES = Limit("lines of requests", 2**25, least=0)
+"""Each takes some fifty bytes; the layers of networks have a million or so on arrays of their size."""
 
 
 class Demand(NamedTuple):
@@ -125,9 +130,15 @@ class Demands(NamedTuple):
 
 
 def list_demands(layer: Layer, array: Array) -> Demands:
-    """Return what an array whose folds run one after the other asks for of a product."""
+    """Return what an array whose folds run one after the other asks for of a product.
+
+    Raises UnsupportedError for what takes too many lines.
+    """
     rows, columns = array.rows, array.columns
     height, width, stream = array.extent(layer.m, layer.n, layer.inner)
+    folds = -(-height // rows) * -(-width // columns)
+    if fault := _LINES.fault(folds * (2 * rows + columns + stream)):
+        raise UnsupportedError(f"{layer.name}: {fault}: requests are followed one by one")
     high, wide = np.arange(-(-height // rows)), np.arange(-(-width // columns))
     # Folds are numbered with the height inside.
     high, wide = np.tile(high, len(wide)), np.repeat(wide, len(high))
