@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tpusim
+from tpusim.cli.main import main
 from tpusim.errors import UnsupportedError
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -49,3 +50,13 @@ def test_a_mask_of_the_program_is_unknown():
     """A constant of its own has no name; to take it for true would give wrong values."""
     with pytest.raises(UnsupportedError, match="print_large_constants"):
         run("HloModule m\nENTRY e { ROOT r = pred[3,2] constant({...}) }")
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_command_line_says_it_as_it_says_errors(tmp_path, capsys):
+    """Without a place in code that is not the user's; a name in the shape drives no terminal."""
+    path = tmp_path / "mask.hlo.txt"
+    path.write_text('HloModule m\nENTRY e { ROOT r = pred[3,2] constant({...}), metadata={op_name="a/conv"} }')
+    assert main(["exec", str(path)]) == 0
+    said = capsys.readouterr().err
+    assert said == "tpusim: a constant pred[3,2] is left out of the text: taken to be true everywhere\n"

@@ -6,6 +6,7 @@ import pytest
 
 from tests.report.picture_cases import CASES
 from tests.report.pictures import baseline_of, difference, grey_of, overlaps, strays
+from tpusim import plot
 from tpusim.report.plots.style import Figure
 
 # Another font moves the shade of a place by up to 0.07, a missing cell, bar or area by 0.12 and more.
@@ -60,3 +61,9 @@ def test_the_comparison_tells_pictures_apart() -> None:
         next(iter(getattr(other.axes[0], artists))).remove()
         assert difference(grey_of(other), baseline_of(name)) > TOLERANCE
     assert difference(grey_of(figure_of("systolic_weights_stay")), baseline_of("systolic_sums_stay")) > TOLERANCE
+
+
+def test_letters_that_the_font_lacks_are_boxes(tmp_path):
+    """Nothing is said of them, and a warning would bring those that drive a terminal to it."""
+    records = [{"name": name, "x": x, "y": x} for x, name in enumerate(("a\x1b]0;b\x07", "\u6f22"), start=1)]
+    plot.save(plot.pareto(records, "x", "y", "name"), tmp_path / "designs.svg")

@@ -14,7 +14,7 @@ import pytest
 
 import tpusim
 from tests.house.source_tree import ROOT
-from tests.study.cases import MLP
+from tests.study.cases import BANDWIDTH, MLP
 from tests.study.workers import TABLE, Late, Mortal, Ray
 from tpusim.study import execution, executors
 from tpusim.study import study as study_room
@@ -189,3 +189,20 @@ def test_a_lost_dask_worker_is_survived(undisturbed):
         study = tpusim.Study(TABLE, executor=f"dask:{cluster.scheduler_address}", progress=kill_one)
         assert study.rows() == undisturbed
         assert killed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="has no groups of processes")
+@pytest.mark.parametrize("seconds", [0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0])
+def test_an_interrupt_ends_a_study_without_a_word(tmp_path, seconds):
+    """A terminal sends it to the workers as well, wherever they are with what they load."""
+    axes = ("-o", f"{BANDWIDTH}=lin(400G, 3T, 4000)")
+    command = [sys.executable, "-m", "tpusim", "sweep", MLP, *axes, "--jobs", "2", "--csv", str(tmp_path / "out.csv")]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.communicate(timeout=60)[1] == b""
+        # Before a handler is there the signal ends the process.
+        assert process.returncode in (130, -signal.SIGINT)

@@ -57,12 +57,12 @@ def test_other_files_are_refused(tmp_path, text):
 
 HEAD = "topology,kind,payload_bytes,groups,measured_us\n"
 NO_ROWS = [
-    ("v5e:2x2,all-gather,many,,3", "payload_bytes: expected a number above 0, found 'many'"),
-    ("v5e:2x2,all-gather,-5,,3", "payload_bytes: expected a number above 0, found '-5'"),
-    ("v5e:2x2,all-gather,nan,,3", "payload_bytes: expected a number above 0, found 'nan'"),
-    ("v5e:2x2,all-gather,inf,,3", "payload_bytes: expected a number above 0, found 'inf'"),
-    ("v5e:2x2,all-gather,1e6,,0", "measured_us: expected a number above 0, found '0'"),
-    ("v5e:2x2,all-gather,1e6,,-10", "measured_us: expected a number above 0, found '-10'"),
+    ("v5e:2x2,all-gather,many,,3", "payload_bytes: expected a number from 1e-9 to 1e15, found 'many'"),
+    ("v5e:2x2,all-gather,-5,,3", "payload_bytes: expected a number from 1e-9 to 1e15, found '-5'"),
+    ("v5e:2x2,all-gather,nan,,3", "payload_bytes: expected a number from 1e-9 to 1e15, found 'nan'"),
+    ("v5e:2x2,all-gather,inf,,3", "payload_bytes: expected a number from 1e-9 to 1e15, found 'inf'"),
+    ("v5e:2x2,all-gather,1e6,,0", "measured_us: expected a number from 1e-9 to 1e15, found '0'"),
+    ("v5e:2x2,all-gather,1e6,,-10", "measured_us: expected a number from 1e-9 to 1e15, found '-10'"),
     ("v5e:2x2,allreduce,1e6,,3", "kind: expected one of all-gather, .* found 'allreduce' .did you mean 'all-reduce'"),
     ('v5e:2x2,all-gather,1e6,"{{0,99}}",3', "groups: expected groups of one size .* below 4, each once, found"),
     ('v5e:2x2,all-gather,1e6,"{{0,1},{1,2}}",3', "groups: expected groups of one size"),

@@ -54,7 +54,7 @@ def test_only_the_chip_that_is_named_is_run(index):
     [
         ("v9,66,mlp.v5e.hlo.txt.gz,,,,", r":2: unknown chip 'v9'"),
         ("v5e,66,none.hlo,,,,", r":2: .*none\.hlo"),
-        ("v5e,-1,mlp.v5e.hlo.txt.gz,,,,", "mean_w: expected a number above 0, found '-1'"),
+        ("v5e,-1,mlp.v5e.hlo.txt.gz,,,,", "mean_w: expected a number from 1e-9 to 1e15, found '-1'"),
         ("v6e,66,mlp.v5e.hlo.txt.gz,,,,", "expected the published power of v5e, found none in 1 rows"),
     ],
 )

@@ -36,8 +36,8 @@ def test_cells_have_the_types_of_their_columns(tmp_path: Path) -> None:
     ("cells", "words"),
     [
         (",3,0,0", "program: expected the name of a file beside the index, found ''"),
-        ("a,0,0,0", "measured_us: expected a number above 0, found '0'"),
-        ("a,nan,0,0", "measured_us: expected a number above 0, found 'nan'"),
+        ("a,0,0,0", "measured_us: expected a number from 1e-9 to 1e15, found '0'"),
+        ("a,nan,0,0", "measured_us: expected a number from 1e-9 to 1e15, found 'nan'"),
         ("a,3,inf,0", "floor_us: expected a number, found 'inf'"),
         ("a,3,0,1.5", "size: expected a number of bytes, found '1.5'"),
         ("a,3", "floor_us: expected a cell for each column, found none from here on"),

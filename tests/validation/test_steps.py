@@ -61,7 +61,7 @@ def test_the_parts_of_a_step_are_the_whole(index):
             "a,mlp.v5e.hlo.txt.gz,v5e,1,,,great,",
             "use: expected a text that begins with good, fair, weak, found 'great'",
         ),
-        ("a,mlp.v5e.hlo.txt.gz,v5e,0,,,good,", "measured_us: expected a number above 0, found '0'"),
+        ("a,mlp.v5e.hlo.txt.gz,v5e,0,,,good,", "measured_us: expected a number from 1e-9 to 1e15, found '0'"),
         ("a,mlp.v5e.hlo.txt.gz,v5e,1,2,,good,", "low: expected at most the measured 1, found 2.0"),
         ("a,mlp.v5e.hlo.txt.gz,v5e,2,,1,good,", "high: expected at least the measured 2, found 1.0"),
         ("a,mlp.v5e.hlo.txt.gz,v5e,1,,,good,sundial", "timing: expected one of device_trace, log_step, host_wall"),

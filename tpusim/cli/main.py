@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from warnings import catch_warnings
 
 from tpusim.cli.answers import advise, explain, path
 from tpusim.cli.compile import compile_
@@ -82,7 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser_of(given).parse_args(given)
         _allow(getattr(options, "plugin", ()))
         _place(options)
-        options.run(options)
+        with catch_warnings():
+            warnings.showwarning = _warn
+            options.run(options)
         # Here and not at exit, so that a full disk or a closed pipe meets the clauses below.
         sys.stdout.flush()
     # Before OSError, of which it is one: a reader that has seen enough (``tpusim run ... | head``) is no failure.
@@ -102,6 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         return _refuse(_report_of(error), EXIT_FAULT)
     return 0
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Say a warning as messages are said, without the place in the code that Python shows."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"tpusim: {printable(str(message))}\n")
 
 
 def _place(options: argparse.Namespace) -> None:

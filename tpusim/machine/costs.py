@@ -121,6 +121,9 @@ class Costs:
         self.shares = ByIdentity(self._shares)
         self.plan = ByIdentity(self._plan)
         self.plan_of_each = ByIdentity(self._plan_of_each)
+        self.latencies_ps: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
+            lambda step, devices: [self.latency_ps(plan) for plan in self.plan_of_each(step, devices)]
+        )
         self.message = cache(self._message)
         self._places = ByIdentity(self._places_of)
         self.other_plans = ByIdentity(self._other_plans)

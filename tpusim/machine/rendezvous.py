@@ -62,31 +62,43 @@ class _Arrival:
 
     def by_member(self) -> dict[int, Completion]:
         """Return how the collective went for each member of the cohort, zeros for one that has no part in it."""
-        found = dict.fromkeys(self.cohort.members, Completion(0, 0))
+        none = Completion(0, 0)
+        found = dict.fromkeys(self.cohort.members, none)
         for share in self._shares:
             own = self._completions[share.place]
             for number in share.own:
+                other = found[number]
                 # The group that ended last held the device; of two that did, the one that was complete first: bytes
                 # have moved since then.
-                found[number] = max(found[number], own, key=lambda one: (one.end_ps, -one.complete_ps))
+                found[number] = (
+                    own if other is none else max(other, own, key=lambda one: (one.end_ps, -one.complete_ps))
+                )
         return found
 
 
-class _Rendezvous:
-    """One occurrence of a group's collective: its plan, the devices that have arrived, and when all of them had."""
+class _Bundle(NamedTuple):
+    """A cohort's shares of the groups that the same cohorts make up: of all of them the last one comes at one time."""
 
-    def __init__(self, plan: CommunicationPlan, share: GroupShare) -> None:
-        self.plan = plan
-        self.share = share
+    shares: tuple[GroupShare, ...]
+    cohort_count: int
+
+
+class _Rendezvous:
+    """One occurrence of a collective in a bundle's groups: who has arrived, and when all had."""
+
+    def __init__(self, bundle: _Bundle) -> None:
+        self.bundle = bundle
         self.arrived: dict[int, None] = {}
+        """The devices of the first group."""
         self.arrivals: list[_Arrival] = []
         self.notes: list[Blocked] = []
         self.complete_ps = 0
 
-    def finish(self, end_ps: int) -> None:
-        """End the collective for all that wait for it."""
+    def finish(self, place: int, end_ps: int) -> None:
+        """End the collective of a group for all that wait for it."""
+        completion = Completion(end_ps, self.complete_ps)
         for arrival in self.arrivals:
-            arrival.complete(self.share.place, Completion(end_ps, self.complete_ps))
+            arrival.complete(place, completion)
 
 
 class Collectives:
@@ -109,6 +121,8 @@ class Collectives:
         for cohort in cohorts:
             programs.setdefault(cohort.devices, set()).add(id(cohort.program))
         self._mixed = {devices for devices, found in programs.items() if len(found) > 1}
+        self._cohort_of = {number: cohort.number for cohort in cohorts for number in cohort.members}
+        self._bundles: dict[tuple[int, int], list[_Bundle]] = {}
 
     def plan(self, cohort: Cohort, step: Collective) -> CommunicationPlan:
         """Return the plan of a device's own groups."""
@@ -131,45 +145,59 @@ class Collectives:
         arrival = _Arrival(cohort, step, shares, end)
         if not shares:
             return end.succeed(arrival.by_member())
-        complete: dict[int, list[_Rendezvous]] = {}
-        for share in shares:
-            found = self._arrive(arrival, share)
-            if found is not None:
-                found.complete_ps = int(self._env.now)
-                complete.setdefault(self._costs.latency_ps(found.plan), []).append(found)
+        complete: dict[int, list[tuple[_Rendezvous, int]]] = {}
+        latencies_ps = self._costs.latencies_ps(step, cohort.devices)
+        for bundle in self._bundles_of(cohort, step, shares):
+            found = self._arrive(arrival, bundle)
+            if found is None:
+                continue
+            for share in found.bundle.shares:
+                complete.setdefault(latencies_ps[share.place], []).append((found, share.place))
         for latency_ps, group in complete.items():
-            call_after(self._env, latency_ps, partial(self._begin, step, group))
+            call_after(self._env, latency_ps, partial(self._begin, cohort, step, group))
         return end
 
     def send(self, plan: CommunicationPlan, n_bytes: float, on_end: Callable[[int], object]) -> None:
         """Launch a communication, wait for its hops, and move its bytes."""
         call_after(self._env, self._costs.latency_ps(plan), lambda: self._move(plan.load, n_bytes, on_end))
 
-    def _begin(self, step: Collective, complete: Sequence[_Rendezvous]) -> None:
-        """Move the bytes of groups that have been launched."""
-        for found in complete:
-            self._move(found.plan.load, step.n_bytes, found.finish)
+    def _begin(self, cohort: Cohort, step: Collective, complete: Sequence[tuple[_Rendezvous, int]]) -> None:
+        """Move the bytes of groups that have been launched, each a rendezvous and a place among all groups."""
+        plans = self._costs.plan_of_each(step, cohort.devices)
+        for found, place in complete:
+            self._move(plans[place].load, step.n_bytes, partial(found.finish, place))
 
-    def _arrive(self, arrival: _Arrival, share: GroupShare) -> _Rendezvous | None:
-        """Note that a cohort has arrived at the collective of a group; return the rendezvous once all have."""
-        cohort, step = arrival.cohort, arrival.step
+    def _bundles_of(self, cohort: Cohort, step: Collective, shares: tuple[GroupShare, ...]) -> list[_Bundle]:
+        """Return a cohort's shares by which cohorts they meet; those of programs that differ by themselves."""
+        key = id(step), cohort.number
+        if key not in self._bundles:
+            found: dict[tuple[frozenset[int | None], int], list[GroupShare]] = {}
+            for share in shares:
+                met = frozenset(map(self._cohort_of.get, share.group))
+                found.setdefault((met, share.place if cohort.devices in self._mixed else 0), []).append(share)
+            self._bundles[key] = [_Bundle(tuple(alike), len(met)) for (met, _), alike in found.items()]
+        return self._bundles[key]
+
+    def _arrive(self, arrival: _Arrival, bundle: _Bundle) -> _Rendezvous | None:
+        """Note that a cohort has arrived at the collective of some groups; return the rendezvous once all have."""
+        cohort, step, share = arrival.cohort, arrival.step, bundle.shares[0]
         place = self._place(cohort, step, share)
         visit = self._visits[*place, cohort.number] = self._visits.get((*place, cohort.number), 0) + 1
         key = (*place, visit)
-        found = self._open.get(key) or _Rendezvous(self._costs.plan_of_each(step, cohort.devices)[share.place], share)
+        found = self._open.get(key) or _Rendezvous(bundle)
         found.arrivals.append(arrival)
         _check_alike(found, arrival, share)
-        if len(found.arrivals) == 1 and len(share.own) == share.size:
-            return found
         found.arrived.update(dict.fromkeys(share.own))
-        if len(found.arrived) < share.size:
+        if len(found.arrivals) < bundle.cohort_count:
             self._open[key] = found
             what = f"{step.kind} {step.name!r}"
             found.notes.append(self._waits.begin(cohort.number, step, what, share.group, found.arrived))
             return None
         for note in found.notes:
             self._waits.end(note)
-        return self._open.pop(key)
+        self._open.pop(key, None)
+        found.complete_ps = int(self._env.now)
+        return found
 
     def _place(self, cohort: Cohort, step: Collective, share: GroupShare) -> tuple[Any, ...]:
         """Return what devices must have in common to meet: the step of their program, or a channel across programs."""
@@ -183,7 +211,7 @@ class Collectives:
 
 def _check_alike(found: _Rendezvous, arrival: _Arrival, share: GroupShare) -> None:
     """Raise SimulationError if a device comes to another collective than the first that came to a rendezvous."""
-    met = [(one.step, own.group) for one, own in ((found.arrivals[0], found.share), (arrival, share))]
+    met = [(one.step, own.group) for one, own in ((found.arrivals[0], found.bundle.shares[0]), (arrival, share))]
     # Compared, not hashed: groups of all devices are mostly one object.
     first, second = ((step.kind, step.n_bytes, group) for step, group in met)
     if first != second:

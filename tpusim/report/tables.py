@@ -28,6 +28,7 @@ _EMPHASIS = re.compile(r"\[/?(?:bold|yellow)\]")
 _GAP = 2
 # Loops in loops run for ages: from here on a figure's last digits say nothing, and take the room of others.
 _IN_FULL = 10**15
+_MOST_DOLLARS = 1e12
 
 
 class Printer(Protocol):
@@ -205,4 +206,6 @@ def energy_text(joules: float) -> str:
 
 def dollars_text(usd: float) -> str:
     """Return US dollars: in cents from one dollar up, with three digits that count below."""
+    if usd >= _MOST_DOLLARS:
+        return f"${usd:.3g}"
     return f"${usd:,.2f}" if usd >= 1 else f"${Decimal(f'{usd:.3g}'):f}"

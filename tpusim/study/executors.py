@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from typing import Any
@@ -26,6 +27,21 @@ class InProcess(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+class _Processes(ProcessPoolExecutor):
+    """Processes that an interrupt from the terminal does not reach: they end with this one, and say nothing."""
+
+    def submit(self, run: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        """Return the future of a batch, for which processes may be begun: they keep what is held back here."""
+        # Windows has no such signals.
+        if not hasattr(signal, "pthread_sigmask"):
+            return super().submit(run, *given, **named)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(run, *given, **named)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class RayExecutor(Executor):
@@ -85,7 +101,7 @@ def _processes(address: str, jobs: int | None) -> Opened:
         return InProcess(), 1
     # Not forked: this process may have threads, and what they hold would stay held.
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(count, mp_context=context, initializer=prepare_worker), count
+    return _Processes(count, mp_context=context, initializer=prepare_worker), count
 
 
 def _dask(address: str, jobs: int | None) -> Opened:

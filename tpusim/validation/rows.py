@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 _MOST = 1e300
 
 Number = Annotated[float, Meta(ge=-_MOST, le=_MOST, description="a number")]
-Positive = Annotated[float, Meta(gt=0, le=_MOST, description="a number above 0")]
+Positive = Annotated[float, Meta(ge=1e-9, le=1e15, description="a number from 1e-9 to 1e15")]
 Bytes = Annotated[int, Meta(ge=0, description="a number of bytes")]
 FileName = Annotated[str, Meta(min_length=1, description="the name of a file beside the index")]
 FileNames = Annotated[str, Meta(min_length=1, description="names of files beside the index")]

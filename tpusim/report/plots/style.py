@@ -8,6 +8,7 @@ from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
+from warnings import catch_warnings, filterwarnings
 
 import matplotlib as mpl
 import numpy as np
@@ -62,11 +63,15 @@ R = TypeVar("R")
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
-    """Draw in the style of this module, whatever the caller's settings are."""
+    """Draw in the style of this module, whatever the caller's settings are.
+
+    Of letters that the font lacks, which are drawn as boxes, nothing is said.
+    """
 
     @wraps(draw)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
-        with mpl.rc_context(_STYLE):
+        with mpl.rc_context(_STYLE), catch_warnings():
+            filterwarnings("ignore", "Glyph")
             return draw(*args, **kwargs)
 
     return inside
