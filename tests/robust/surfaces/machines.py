@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+import tomllib
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.robust.contract import Wrong, check_text, pick, surface
 from tests.robust.grammar import CHIP, NAME, STUDY, TOPOLOGY, sentences
-from tests.robust.mutations import NUMBERS, encoded, mutated_text
+from tests.robust.mutations import NUMBERS, encoded, mutated_text, mutated_tree
 from tests.robust.programs import ROOT
 from tests.robust.surfaces.hlo import check_result
 from tpusim.errors import ConfigError, UnsupportedError
@@ -77,7 +80,8 @@ def _chip(random: Random) -> bytes:
     """Return the file of a chip: a shipped one or of few keys, damaged, or of any keys."""
     if random.random() < 0.5:
         return sentences(CHIP)(random)
-    return encoded(mutated_text(random, random.choice(_chip_texts())))
+    text = random.choice(_chip_texts())
+    return encoded(mutated_text(random, text) if random.random() < 0.5 else _mutated_toml(random, text))
 
 
 @surface("chip", _chip, 8)
@@ -112,10 +116,25 @@ _STUDIES = (
 
 
 def _study(random: Random) -> bytes:
-    """Return the file of a study: one of a few, damaged, or of any axes."""
+    """Return the file of a study: one of a few, its text or what it says damaged, or of any axes."""
     if random.random() < 0.5:
         return sentences(STUDY)(random)
-    return encoded(mutated_text(random, random.choice(_STUDIES)))
+    text = random.choice(_STUDIES)
+    return encoded(mutated_text(random, text) if random.random() < 0.5 else _mutated_toml(random, text))
+
+
+def _mutated_toml(random: Random, text: str) -> str:
+    """Return TOML that says something else, such as a list for a table."""
+    tree = mutated_tree(random, tomllib.loads(text))
+    return "\n".join(f"{json.dumps(key)} = {_toml(value)}" for key, value in tree.items()) if tree else ""
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(str(key))} = {_toml(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps("none" if value is None else value)
 
 
 @surface("study", _study, 4)
@@ -140,7 +159,20 @@ _TABLES = (
 )
 
 
-@surface("energy", lambda random: encoded(mutated_text(random, random.choice(_TABLES))), 2)
+_TREE = {
+    "ERT": {"tables": [{"name": "tpu.hbm", "actions": [{"name": "byte", "arguments": {}, "energy": 40.5}]}]},
+    "ART": {"tables": [{"name": "tpu.vmem", "area": 1000000.5}]},
+}
+
+
+def _tables(random: Random) -> bytes:
+    """Return Accelergy's tables, their text or what they say damaged; YAML is JSON as well."""
+    if random.random() < 0.5:
+        return encoded(mutated_text(random, random.choice(_TABLES)))
+    return encoded(json.dumps(mutated_tree(random, _TREE)))
+
+
+@surface("energy", _tables, 2)
 def take_energy(content: bytes, folder: Path) -> None:
     """Read Accelergy's tables as figures of a chip."""
     path = folder / "case.yaml"
