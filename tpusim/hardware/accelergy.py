@@ -100,6 +100,9 @@ def read_tables(path: str | Path) -> dict[str, float]:
     try:
         _check_size(yaml.parse(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), path)
         found = msgspec.yaml.decode(content, type=_File)
+    except yaml.MarkedYAMLError as error:
+        place = f"{path}:{error.problem_mark.line + 1}"
+        raise ConfigError(f"{place}: expected tables of Accelergy (ERT, ART) in YAML: {error.problem}") from error
     # Of no text in UTF-8, and of numbers of thousands of digits, Python says so as of any value.
     except (msgspec.DecodeError, yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART): {error}") from error
