@@ -31,8 +31,8 @@ _BUFFER_OPENS = re.compile(r"b\s*\(")
 # A brace after a shape opens a layout only if a number or colon follows; else it opens a computation.
 _LAYOUT_OPENS = re.compile(r"\{(?=(?:\s+|/\*.*?\*/)*+[\d:])", re.DOTALL)
 _DIM_LEVEL = re.compile(r"[DCSH]\+?~?")
-# The documents print the star as a mathematical operator.
-_STAR = re.compile(r"[*\N{ASTERISK OPERATOR}]|-1(?!\d)")
+# The documents print the star as a mathematical operator: by its number, as names of characters take a large table.
+_STAR = re.compile(r"[*\u2217]|-1(?!\d)")
 
 
 # A large program has a few thousand distinct shapes; the bound is for processes that read many programs.
