@@ -110,6 +110,9 @@ TABLE_BYTES: Final = 1 << 26
 KEY_WORDS: Final = 32
 """Words of a dotted key of a configuration."""
 
+COLLECTED_OBJECTS: Final = 200_000
+"""What commands and workers make before anything looks for garbage among it: some 20 MB where all of it is."""
+
 
 @contextmanager
 def bounded(content: bytes, name: str) -> Iterator[None]:

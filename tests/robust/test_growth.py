@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+from time import process_time
 
 import numpy as np
 import pytest
@@ -45,6 +48,39 @@ def test_time_grows_with_the_program(kind):
     """The least of two rounds; a square would show an exponent of 2, what sorts hardly more than 1."""
     rounds = [[sum(stage_seconds(kind, size)) for size in SIZES[kind]] for _ in range(2)]
     assert exponent(SIZES[kind], [min(both) for both in zip(*rounds, strict=True)]) < 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_garbage_of_others")
+@pytest.mark.parametrize("schedule", ["compiled", "retiled"])
+@pytest.mark.parametrize("kind", ["chain", "loops", "fed"])
+def test_compiling_grows_with_the_program(kind, schedule):
+    """As running does: a draft that was written once for each of the loops inside one another grew as their square."""
+
+    def seconds(size: int) -> float:
+        module = parse(PROGRAMS[kind].text(size))
+        begin = process_time()
+        tpusim.simulate(module, PROGRAMS[kind].chip, schedule=schedule)
+        return process_time() - begin
+
+    rounds = [[seconds(size) for size in SIZES[kind]] for _ in range(2)]
+    assert exponent(SIZES[kind], [min(both) for both in zip(*rounds, strict=True)]) < 1.5
+
+
+def test_runs_of_one_command_leave_no_garbage_that_adds_up(tmp_path):
+    """``explain`` runs a permute in a hundred orders of its devices; each leaves objects that refer to each other."""
+
+    def peak_bytes(devices: int) -> int:
+        path = tmp_path / f"p{devices}.hlo.txt"
+        path.write_text(PROGRAMS["permutes"].text(devices))
+        code = (
+            "import sys, resource; from tpusim.cli.entry import run_process; run_process();"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, file=sys.stderr)"
+        )
+        command = [sys.executable, "-c", code, "explain", str(path), "--chip", "v5p"]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stderr)
+
+    assert peak_bytes(256) - peak_bytes(2) < 64 << 20
 
 
 def test_calls_of_calls_are_timed_as_often_as_they_run():

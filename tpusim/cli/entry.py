@@ -10,18 +10,17 @@ import os
 import signal
 import sys
 
-# Some 100 MB of what could be garbage, at most, before anything looks for it.
-_COLLECTED_OBJECTS = 1_000_000
-
 
 def run_process() -> int:
     """Run the command line as all that this process does, and return its exit code."""
-    # What a command makes lives as long as it does, and has hardly any cycles: to look for them again and again, and
-    # once more when Python ends, would take a sixth of the time of a large program, and of loading the package.
-    gc.set_threshold(_COLLECTED_OBJECTS)
     # While modules load there is nothing to put away: the signal ends the process, as it ends others.
     handler = signal.signal(signal.SIGINT, signal.SIG_DFL)
     _open_streams()
+    from tpusim.limits import COLLECTED_OBJECTS
+
+    # What a command makes lives as long as it does, and has hardly any cycles: to look for them again and again, and
+    # once more when Python ends, would take a sixth of the time of a large program, and of loading the package.
+    gc.set_threshold(COLLECTED_OBJECTS)
     from tpusim.cli.main import main
 
     if handler is not None:

@@ -21,19 +21,30 @@ from tpusim.semantics.trip_counts import MOST_TRIPS, count_trips, states_of
 
 def allocate_stacks(draft: Draft, target: Target) -> None:
     """Replace the first values of stacks that loops fill."""
-    for graph in draft.running():
-        loops = [node for node in graph.order() if node.opcode == "while" and node.operands[0].opcode == "tuple"]
-        module = draft.write() if loops else draft.module
-        for loop in loops:
-            first, body = loop.operands[0], draft.graphs[loop.attributes["body"]]
-            filled = {at: _place_written(body, at) for at in _stacks(body, first)}
-            whole = _whole(module, graph.name, loop, {place.name for place in filled.values() if place is not None})
-            for at, place in filled.items():
-                if place is not None and (place.name, first.operands[at].array.dimensions[0]) in whole:
-                    named = {"custom_call_target": "AllocateBuffer"}
-                    operands = list(first.operands)
-                    operands[at] = graph.add("custom-call", operands[at].shape, (), named, like=loop)
-                    first.take(operands)
+    found = [
+        (graph, loop, filled)
+        for graph in draft.running()
+        for loop in graph.order()
+        if loop.opcode == "while" and loop.operands[0].opcode == "tuple" and (filled := _filled(draft, loop))
+    ]
+    # What is replaced is never read: loops count as they do now.
+    module = draft.write() if found else draft.module
+    for graph, loop, filled in found:
+        first = loop.operands[0]
+        whole = _whole(module, graph.name, loop, {place.name for place in filled.values()})
+        for at, place in filled.items():
+            if (place.name, first.operands[at].array.dimensions[0]) in whole:
+                named = {"custom_call_target": "AllocateBuffer"}
+                operands = list(first.operands)
+                operands[at] = graph.add("custom-call", operands[at].shape, (), named, like=loop)
+                first.take(operands)
+
+
+def _filled(draft: Draft, loop: Node) -> dict[int, Node]:
+    """Return which parts of a loop's tuple its body may fill, each with where it writes."""
+    body = draft.graphs[loop.attributes["body"]]
+    places = {at: _place_written(body, at) for at in _stacks(body, loop.operands[0])}
+    return {at: place for at, place in places.items() if place is not None}
 
 
 def _stacks(body: Graph, first: Node) -> list[int]:
@@ -62,8 +73,6 @@ def _place_written(body: Graph, at: int) -> Node | None:
 
 def _whole(module: Module, name: str, loop: Node, places: set[str]) -> set[tuple[str, int]]:
     """Return which places go through all numbers from 0 to some count while a loop runs, each with that count."""
-    if not places:
-        return set()
     context = Context(module, module[name], {})
     instruction, body = module[name][loop.name], module[loop.attributes["body"]]
     start = context.known_of(instruction.operands)

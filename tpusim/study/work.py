@@ -20,6 +20,7 @@ from tpusim.cost.models.registry import allow_plugin
 from tpusim.errors import CapacityError, TpusimError
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
+from tpusim.limits import COLLECTED_OBJECTS
 from tpusim.pipeline.reuse import Reuse, Reusing, no_reuse
 from tpusim.pipeline.stages import read_program, simulate
 from tpusim.program.module import Program
@@ -28,7 +29,6 @@ from tpusim.study.programs import ProgramText
 Status = Literal["ok", "does not fit", "error"]
 
 _KEPT_PROGRAMS = 8
-_COLLECTED_OBJECTS = 1_000_000
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +132,7 @@ def _loaded(program: ProgramText) -> Module | Program:
 def prepare_worker() -> None:
     """Make a process a worker: it ends with the process that started it, however that ends."""
     # As the command line does it: what a run makes has hardly any cycles.
-    gc.set_threshold(_COLLECTED_OBJECTS)
+    gc.set_threshold(COLLECTED_OBJECTS)
     parent: Any = parent_process()
     if parent is not None:
         # A worker waits for work at a pipe that other workers hold open as well, and would wait for ever.
