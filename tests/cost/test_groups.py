@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,3 +110,17 @@ def test_groups_on_the_same_chips_ask_for_twice_as_much():
     step = collective("all-gather", 1.0, groups)
     both, one = (GroupPlans(pod).at_once(step, some) for some in (groups, groups[:1]))
     assert by_link(both) == {link: 2 * n_bytes for link, n_bytes in by_link(one).items()}
+
+
+def test_a_slice_that_chooses_by_size_chooses_for_each_size():
+    """The same groups again, with more bytes: the plan kept for them is another's, as one made anew shows."""
+    pod, groups = pod_of("v5e:1x16"), (tuple(range(16)),)
+    steps = [
+        msgspec.structs.replace(
+            collective("all-reduce", 1.0, groups, algorithm=Algorithm("", by_slice=True)), n_bytes=n_bytes
+        )
+        for n_bytes in (1e3, 1e9)
+    ]
+    kept, anew = GroupPlans(pod), [GroupPlans(pod).at_once(step, groups) for step in steps]
+    assert [by_link(kept.at_once(step, groups)) for step in steps] == [by_link(plan) for plan in anew]
+    assert by_link(anew[0]) != by_link(anew[1])

@@ -16,7 +16,7 @@ from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.feed import Feed, intervals_ps, parse_feed
-from tpusim.program.steps import Copy, HostTransfer, Kernel, Loop, Wait
+from tpusim.program.steps import Branch, Choice, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.timeline.records import encode_timeline
 
@@ -52,6 +52,16 @@ def test_a_fast_host_hides_behind_the_kernels():
     fed = run(loop_of(INFEED, KERNEL), infeed="1us").total_ps
     assert fed == pytest.approx(20 * kernel_ps, rel=0.05)
     assert fed < run(loop_of(INFEED, KERNEL)).total_ps
+
+
+def test_trips_with_the_same_choices_wait_for_a_host_of_changing_pace():
+    """Those with an infeed come every other time: as long as the same trips one after the other, in no loop."""
+    inner = Branch(name="b", opcode="conditional", branches=((KERNEL,), (INFEED,)), choices=(Choice((0, 1)),))
+    each = [msgspec.structs.replace(inner, taken=trip % 2, choices=()) for trip in range(12)]
+    looped = run(loop_of(inner, trips=12), infeed="normal:900us:300us:7")
+    apart = run(*(loop_of(one, trips=1) for one in each), infeed="normal:900us:300us:7")
+    found = [[(r.name, r.start_ps, r.end_ps) for r in run.records if r.name != "l"] for run in (looped, apart)]
+    assert found[0] == found[1]
 
 
 def test_a_starved_core_is_told_apart():
