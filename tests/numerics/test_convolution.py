@@ -155,3 +155,14 @@ def test_a_window_that_hangs_over_has_no_outputs(window):
     inputs = whole_numbers(5, "f32", (2, 2, 3), (int(re.findall(r"\d", window)[0]), 3, 4))
     text = conv(inputs[0].shape, inputs[1].shape, (2, 0, 4), f"window={{{window}}}, dim_labels=b0f_0io->b0f")
     assert run_ours(text, inputs)[0].shape == (2, 0, 4)
+
+
+def test_a_convolution_without_elements_goes_through_none_of_its_sizes():
+    """A batch of none, and kernels for no output, along a dimension of a billion pairs of positions."""
+    size = 10**9
+    window = f"window={{size={size} stride={size - 1} lhs_dilate={size}}}, dim_labels=b0f_0io->b0f"
+    text = conv((0, size, 1), (size, 1, 0), (0, size, 0), window)
+    start = time.process_time()
+    (result,) = run_ours(text, [np.zeros(sizes, np.float32) for sizes in ((0, size, 1), (size, 1, 0))])
+    assert result.shape == (0, size, 0)
+    assert time.process_time() - start < 5
