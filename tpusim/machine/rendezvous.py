@@ -123,6 +123,7 @@ class Collectives:
         self._mixed = {devices for devices, found in programs.items() if len(found) > 1}
         self._cohort_of = {number: cohort.number for cohort in cohorts for number in cohort.members}
         self._bundles: dict[tuple[int, int], list[_Bundle]] = {}
+        self._met: dict[tuple[int, int, int], frozenset[int | None]] = {}
 
     def plan(self, cohort: Cohort, step: Collective) -> CommunicationPlan:
         """Return the plan of a device's own groups."""
@@ -173,10 +174,17 @@ class Collectives:
         if key not in self._bundles:
             found: dict[tuple[frozenset[int | None], int], list[GroupShare]] = {}
             for share in shares:
-                met = frozenset(map(self._cohort_of.get, share.group))
+                met = self._met_in(cohort, step, share)
                 found.setdefault((met, share.place if cohort.devices in self._mixed else 0), []).append(share)
             self._bundles[key] = [_Bundle(tuple(alike), len(met)) for (met, _), alike in found.items()]
         return self._bundles[key]
+
+    def _met_in(self, cohort: Cohort, step: Collective, share: GroupShare) -> frozenset[int | None]:
+        """Return the cohorts that make up a group: one of thousands is gone through once, and not by each of them."""
+        key = id(step), share.place, cohort.devices.first
+        if key not in self._met:
+            self._met[key] = frozenset(map(self._cohort_of.get, share.group))
+        return self._met[key]
 
     def _arrive(self, arrival: _Arrival, bundle: _Bundle) -> _Rendezvous | None:
         """Note that a cohort has arrived at the collective of some groups; return the rendezvous once all have."""
