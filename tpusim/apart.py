@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,11 +19,12 @@ def read_apart(read: Callable[[bytes, str], _T], content: bytes, name: str) -> _
 
     Where processes cannot be copied, or where JAX or others have threads that a copy would lack, it runs in this one.
     """
-    if not hasattr(os, "fork") or "jax" in sys.modules or threading.active_count() > 1:
-        return read(content, name)
     # HLO text, which is most of what is read, needs none of it.
     import pickle
+    import threading
 
+    if not hasattr(os, "fork") or "jax" in sys.modules or threading.active_count() > 1:
+        return read(content, name)
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # Of threads of libraries, such as NumPy's, which a reader does not use.

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from tpusim.errors import ConfigError
 from tpusim.frontends.kept import kept_text
@@ -133,7 +134,7 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     if ids == sorted(ids) or len(ids) != module.device_count:
         return module
     order = [sorted(ids).index(number) for number in ids]
-    return replace(module, attributes=marked_with_order(module.attributes, order))
+    return structs.replace(module, attributes=marked_with_order(module.attributes, order))
 
 
 def _lowered(function: Callable[..., Any], chip: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -187,7 +188,7 @@ def _placed(module: Module, order: tuple[int, ...], topology: str) -> Module:
         return module
     name = topology if ":" in topology else _SMALLEST_SLICES[_chip_of(topology)]
     devices = [numbers[id_] for id_ in order]
-    return replace(module, attributes=marked_with_order(module.attributes, devices, name))
+    return structs.replace(module, attributes=marked_with_order(module.attributes, devices, name))
 
 
 def _key(lowered: Any, order: tuple[int, ...], topology: str) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from tests.build.builder_cases import CASES
 from tpusim.build.builder import Builder
@@ -79,7 +79,7 @@ def bare(shape: Shape) -> Shape:
 def test_a_built_module_reads_back_as_itself(name: str) -> None:
     """Printing and parsing lose nothing."""
     module = built(name)
-    assert read(print_module(module)) == dataclasses.replace(module, source=None)
+    assert read(print_module(module)) == structs.replace(module, source=None)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tpusim.compiler.decompose.rules import ROUNDED_WHOLE, TOLERANCES
 from tpusim.compiler.passes import PASSES, compile_module
@@ -66,7 +66,7 @@ def test_values_are_kept(path, precision):
     def values(module, *, is_scheduled):
         # Narrow floats are widened to the end only in scheduled modules: what is compared is computed alike.
         attributes = module.attributes | {"is_scheduled": True} if is_scheduled else module.attributes
-        return flat(execute(replace(module, attributes=attributes), inputs, precision=precision, chip="v5e"))
+        return flat(execute(structs.replace(module, attributes=attributes), inputs, precision=precision, chip="v5e"))
 
     module = load(path)
     simple, apart, fused, compiled = (compile_module(module, Target(load_chip("v5e")), name) for name in STAGES)

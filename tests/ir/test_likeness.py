@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import pickle
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from tpusim.ir.likeness import Likeness
 from tpusim.ir.module import Module
@@ -106,7 +105,7 @@ def test_what_is_gone_is_not_taken_for_what_lies_there_now() -> None:
     """Each dict has a number of its own, though most take the address of the one before."""
     module, likeness = with_two(ONE, ONE), Likeness()
     forms = {
-        likeness.form(module.entry, msgspec.structs.replace(module.entry.root, attributes={"a": str(number)}))
+        likeness.form(module.entry, structs.replace(module.entry.root, attributes={"a": str(number)}))
         for number in range(100)
     }
     assert len(forms) == 100
@@ -118,9 +117,9 @@ def test_computations_that_do_not_hold_together_are_not_alike_those_that_do() ->
     one, two = module["one"], module["two"]
     first, *others = two.instructions
     broken = (
-        dataclasses.replace(two, name="twice", instructions=(first, *two.instructions)),
-        dataclasses.replace(two, name="missing", instructions=tuple(others)),
-        dataclasses.replace(two, name="rootless", root_name="nowhere"),
+        structs.replace(two, name="twice", instructions=(first, *two.instructions)),
+        structs.replace(two, name="missing", instructions=tuple(others)),
+        structs.replace(two, name="rootless", root_name="nowhere"),
     )
     numbers = Likeness((module["inner"], one, two, *broken)).numbers
     assert numbers["one"] == numbers["two"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,8 +76,8 @@ def stating(module, tried):
     """Return a module whose root states what was tried."""
     named = module.entry.root.attributes | {"backend_config": json.dumps(tried.fields)}
     root = structs.replace(module.entry.root, attributes=named)
-    entry = replace(module.entry, instructions=(*module.entry.instructions[:-1], root))
-    return replace(module, computations=(entry,))
+    entry = structs.replace(module.entry, instructions=(*module.entry.instructions[:-1], root))
+    return structs.replace(module, computations=(entry,))
 
 
 @pytest.mark.parametrize("name", PRODUCTS)

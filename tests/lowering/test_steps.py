@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
+from msgspec import structs
 
 from tests.lowering.hlo import ADD, kernel_named, lower_module_text, lower_text
 from tpusim.hardware.load import load_chip
@@ -273,7 +273,7 @@ def test_a_program_is_named_without_the_folder_it_was_read_in():
     """So that it is the same wherever it was read; one that was built has no file."""
     text = f"HloModule m, is_scheduled=true\nENTRY %main {{\n  ROOT %x = {BIG} parameter(0)\n}}\n"
     module = parse_module(SourceText("/some/where/m.hlo", text))
-    built = dataclasses.replace(module, source=None)
+    built = structs.replace(module, source=None)
     files = [lower_module(verify_module(each), load_chip("v5e")).file for each in (module, built)]
     assert files == ["m.hlo", ""]
 

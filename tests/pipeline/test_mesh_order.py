@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from tests.cli.commands import output_of
 from tpusim.errors import ConfigError, ProgramError
@@ -30,7 +30,7 @@ def chain(order: tuple[int, ...], topology: str = "v5e:2x4", devices: tuple[int,
     pairs = tuple(pairwise(devices))
     module = with_devices(builder.build(builder.collective_permute(builder.parameter(0, "f32[1024,1024]"), pairs)), 8)
     attributes = with_mark(module.attributes, DEVICE_ORDER, ",".join(map(str, order)))
-    return replace(module, attributes=with_mark(attributes, TOPOLOGY, topology))
+    return structs.replace(module, attributes=with_mark(attributes, TOPOLOGY, topology))
 
 
 def test_numbers_are_of_the_devices_that_the_mesh_has():
@@ -49,7 +49,9 @@ def test_the_slice_is_that_of_the_program():
 
 def test_an_order_is_of_one_slice():
     """On another one nobody knows it: devices are numbered as in a program that says nothing."""
-    plain = replace(chain(LISTED), attributes=with_devices(chain(LISTED), 8).attributes | {"frontend_attributes": "{}"})
+    plain = structs.replace(
+        chain(LISTED), attributes=with_devices(chain(LISTED), 8).attributes | {"frontend_attributes": "{}"}
+    )
     elsewhere, unknown = (simulate(one, topology="v5e:1x8") for one in (chain(SWAPPED), plain))
     assert elsewhere.timeline.total_ps == unknown.timeline.total_ps
     assert elsewhere.program.device_order == ()
@@ -99,7 +101,7 @@ def test_an_order_can_be_given_from_outside(capsys, tmp_path):
 def test_an_order_without_a_slice_is_of_any():
     """It is known from whoever asks for it, and not from a compiler."""
     module = chain(LISTED)
-    plain = replace(module, attributes=module.attributes | {"frontend_attributes": "{}"})
+    plain = structs.replace(module, attributes=module.attributes | {"frontend_attributes": "{}"})
     program = with_device_order(plain, SWAPPED)
     assert simulate(program, topology="v5e:1x8").program.device_order == SWAPPED
 

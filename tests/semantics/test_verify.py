@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 import tpusim.semantics
 import tpusim.text
@@ -192,22 +191,22 @@ def test_instruction_c5_schedule_c1_operands_come_first_and_names_once() -> None
     """The parser refuses both; a module that is built may have them."""
     entry = _negate()
     assert problems(_module(entry)) == []
-    assert "[schedule_c1]" in _labels(_module(replace(entry, instructions=entry.instructions[::-1])))
-    assert "[instruction_c5]" in _labels(_module(replace(entry, instructions=entry.instructions[:1] * 2)))
+    assert "[schedule_c1]" in _labels(_module(structs.replace(entry, instructions=entry.instructions[::-1])))
+    assert "[instruction_c5]" in _labels(_module(structs.replace(entry, instructions=entry.instructions[:1] * 2)))
 
 
 def test_schedule_c2_control_predecessors_come_first() -> None:
     """What must be done before stands before."""
     entry = _negate()
-    late = msgspec.structs.replace(entry.instructions[0], attributes={"control-predecessors": ("r",)})
-    assert "[schedule_c2]" in _labels(_module(replace(entry, instructions=(late, entry.instructions[1]))))
+    late = structs.replace(entry.instructions[0], attributes={"control-predecessors": ("r",)})
+    assert "[schedule_c2]" in _labels(_module(structs.replace(entry, instructions=(late, entry.instructions[1]))))
 
 
 def test_parameter_c1_numbers_have_no_hole() -> None:
     """A computation of one parameter has number 0."""
     entry = _negate()
-    second = msgspec.structs.replace(entry.instructions[0], immediate=1)
-    assert "[parameter_c1]" in _labels(_module(replace(entry, instructions=(second, entry.instructions[1]))))
+    second = structs.replace(entry.instructions[0], immediate=1)
+    assert "[parameter_c1]" in _labels(_module(structs.replace(entry, instructions=(second, entry.instructions[1]))))
 
 
 def test_computation_c1_computation_c2_callees_exist_and_come_first() -> None:
@@ -217,19 +216,19 @@ def test_computation_c1_computation_c2_callees_exist_and_come_first() -> None:
     body, caller = module["body"], module.entry
     assert problems(_module(body, caller)) == []
     assert "[computation_c1]" in _labels(_module(caller))
-    assert "[computation_c2]" in _labels(replace(_module(caller, body), entry_name=caller.name))
-    assert "[computation_c1]" in _labels(replace(_module(entry), entry_name="nobody"))
+    assert "[computation_c2]" in _labels(structs.replace(_module(caller, body), entry_name=caller.name))
+    assert "[computation_c1]" in _labels(structs.replace(_module(entry), entry_name="nobody"))
 
 
 def test_computation_c3_the_root_is_one_of_the_instructions() -> None:
     """A root that is not there gives no result."""
-    assert "[computation_c3]" in _labels(_module(replace(_negate(), root_name="nobody")))
+    assert "[computation_c3]" in _labels(_module(structs.replace(_negate(), root_name="nobody")))
 
 
 def test_computation_c5_each_computation_has_a_name_of_its_own() -> None:
     """Of two, one would be looked at and the other be run."""
     module = _module(_negate())
-    assert "[computation_c5]" in _labels(replace(module, computations=(*module.computations, module.entry)))
+    assert "[computation_c5]" in _labels(structs.replace(module, computations=(*module.computations, module.entry)))
 
 
 @pytest.mark.parametrize("groups", ["{{}}", "{{0,1},{}}", "{{},{0,1}}"])
@@ -242,23 +241,25 @@ def test_groups_c3_no_group_of_a_broadcast_is_empty(groups: str) -> None:
 def test_module_c1_the_entry_is_not_fused() -> None:
     """What a fusion calls is no program."""
     module = parse(one("f32[2] fusion(f32[2]), kind=kLoop, calls=body"))
-    assert "[module_c1]" in _labels(replace(module, entry_name="body"))
+    assert "[module_c1]" in _labels(structs.replace(module, entry_name="body"))
 
 
 def test_shape_c4_a_layout_orders_all_dimensions() -> None:
     """The parser refuses another; a module that is built may have it."""
     entry = _negate()
     shape = ArrayShape(DTYPES["f32"], (2,), layout=Layout((1,)))
-    wrong = msgspec.structs.replace(entry.root, shape=shape)
-    assert "[shape_c4]" in _labels(_module(replace(entry, instructions=(entry.instructions[0], wrong), offsets=())))
+    wrong = structs.replace(entry.root, shape=shape)
+    assert "[shape_c4]" in _labels(
+        _module(structs.replace(entry, instructions=(entry.instructions[0], wrong), offsets=()))
+    )
 
 
 def test_async_c9_a_done_takes_a_start() -> None:
     """A tuple of the right shape is no start."""
     module = parse(one("((f32[2]), f32[2]) tuple((f32[2]), f32[2])"))
     done = Instruction("d", module["negated"].root.shape, "async-done", ("result",))
-    entry = replace(module.entry, instructions=(*module.entry.instructions, done), root_name="d", offsets=())
-    assert "[async_c9]" in _labels(replace(module, computations=(*module.computations[:-1], entry)))
+    entry = structs.replace(module.entry, instructions=(*module.entry.instructions, done), root_name="d", offsets=())
+    assert "[async_c9]" in _labels(structs.replace(module, computations=(*module.computations[:-1], entry)))
 
 
 def test_channel_c4_no_schedule_can_send_what_it_waits_for() -> None:
@@ -276,8 +277,8 @@ def test_channel_c1_a_done_is_on_the_channel_of_its_start() -> None:
     """The parser refuses it; a module that is built may have it."""
     text = "p = f32[2] parameter(0) k = token[] after-all() s = (f32[2], u32[], token[]) send(p, k), channel_id=1"
     module = parse(f"HloModule m\n\nENTRY e {{ {text} ROOT d = token[] send-done(s), channel_id=1 }}\n")
-    done = msgspec.structs.replace(module.entry.root, attributes={"channel_id": 2})
-    entry = replace(module.entry, instructions=(*module.entry.instructions[:-1], done), offsets=())
+    done = structs.replace(module.entry.root, attributes={"channel_id": 2})
+    entry = structs.replace(module.entry, instructions=(*module.entry.instructions[:-1], done), offsets=())
     assert "[channel_c1]" in _labels(_module(entry))
 
 

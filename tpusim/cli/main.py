@@ -15,7 +15,7 @@ from tpusim.cli.answers import advise, explain, path
 from tpusim.cli.compile import compile_
 from tpusim.cli.completion import completion
 from tpusim.cli.model import calibrate, lower, validate
-from tpusim.cli.options import Command
+from tpusim.cli.options import AsWritten, Command
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
 from tpusim.cli.scale import layouts, scale
@@ -178,8 +178,7 @@ def parser_of_all() -> argparse.ArgumentParser:
 
 
 def _parser(known: Sequence[Command], *, with_options: bool) -> argparse.ArgumentParser:
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=raw)
+    parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=AsWritten)
     parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and the commit")
     # A command that asks for it cannot import this module, which imports all commands.
     parser.set_defaults(parser_of_all=parser_of_all)

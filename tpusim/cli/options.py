@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from math import inf
 from typing import Any, NamedTuple
 
@@ -14,6 +16,23 @@ Option = Callable[[Any], None]
 """Adds itself to a parser."""
 
 Run = Callable[[argparse.Namespace], None]
+
+
+class Wrapped(argparse.HelpFormatter):
+    """As wide as the terminal; argparse, to ask for that, loads readers of archives when an option is added."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+class AsWritten(Wrapped, argparse.RawDescriptionHelpFormatter):
+    """Leaves texts of several lines as they are."""
+
+
+def _columns() -> int:
+    with suppress(OSError, ValueError):
+        return int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size(1).columns or 80
+    return 80
 
 
 class Command(NamedTuple):
@@ -31,9 +50,8 @@ class Command(NamedTuple):
         description = self.description or f"{self.help[0].upper()}{self.help[1:]}."
         # Only texts of several lines are laid out already; argparse wraps the others.
         raw = "\n" in f"{description}{self.epilog}"
-        form = argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter
         texts = {"help": self.help, "description": description, "epilog": self.epilog}
-        parser = commands.add_parser(self.name, formatter_class=form, **texts)
+        parser = commands.add_parser(self.name, formatter_class=AsWritten if raw else Wrapped, **texts)
         for add in self.options if with_options else ():
             add(parser)
         parser.set_defaults(run=self.run)

@@ -6,15 +6,14 @@ following references; ``Computation`` and ``Module`` look names up.
 
 from __future__ import annotations
 
-import gzip
 import json
-from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import write_whole
@@ -102,11 +101,28 @@ def with_window(instruction: Instruction, bounds: Mapping[str, tuple[int, ...]])
     # Numbers are text there, as the compiler writes them.
     window = {key: [str(bound) for bound in values] for key, values in bounds.items()}
     config = json.dumps(fields | {"window_config": window})
-    return msgspec.structs.replace(instruction, attributes=instruction.attributes | {"backend_config": config})
+    return structs.replace(instruction, attributes=instruction.attributes | {"backend_config": config})
 
 
-@dataclass(frozen=True)
-class Computation:
+class _Compared(msgspec.Struct, frozen=True, dict=True, weakref=True, eq=False):
+    """What is equal to another with the same fields but the last, which says where a text has it.
+
+    Where that is, is not part of what it is: two readings of one program compare equal. A ``cached_property`` writes
+    past the frozen class, so that a table is built where it is first needed; copies go without.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._stated() == other._stated()
+
+    # What msgspec has for structs would compare identities.
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def _stated(self) -> tuple[object, ...]:
+        return tuple([getattr(self, name) for name in self.__struct_fields__[:-1]])
+
+
+class Computation(_Compared, frozen=True):
     """Instructions in text order, which in a scheduled module is the order of execution.
 
     ``offsets[i]`` is where instruction ``i`` begins in the source text (empty if there is none).
@@ -116,10 +132,8 @@ class Computation:
     instructions: tuple[Instruction, ...]
     root_name: str
     execution_thread: str = "main"
-    # Where a text has it is not part of what it is: two readings of one program compare equal.
-    offsets: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    offsets: tuple[int, ...] = ()
 
-    # A cached_property writes past the frozen class, so that a table is built where it is first needed.
     @cached_property
     def opcodes(self) -> frozenset[str]:
         """The opcodes of its instructions."""
@@ -177,8 +191,7 @@ def prints_modules(printer: _P) -> _P:
     return printer
 
 
-@dataclass(frozen=True, repr=False)
-class Module:
+class Module(_Compared, frozen=True):
     """An HLO module.
 
     ``attributes`` are those of its first line (``is_scheduled``, ``entry_computation_layout``, ...); ``tables`` are the
@@ -188,17 +201,13 @@ class Module:
     name: str
     computations: tuple[Computation, ...]
     entry_name: str
-    attributes: dict[str, Any] = field(default_factory=dict)
-    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    source: SourceText | None = field(default=None, compare=False)
+    attributes: dict[str, Any] = {}
+    tables: dict[str, tuple[str, ...]] = {}
+    source: SourceText | None = None
 
     def __repr__(self) -> str:
         """Name the module and its size: all fields would be megabytes; ``text`` has them."""
         return f"<Module {self.name}: {self.instruction_count} instructions, {len(self.computations)} computations>"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone: what is looked up by identity means nothing in a copy."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
     def text(self) -> str:
@@ -209,6 +218,9 @@ class Module:
 
     def save(self, path: str | Path) -> None:
         """Write the HLO text to a file, gzip-compressed if its name ends in ``.gz``."""
+        # Most programs are only read.
+        import gzip
+
         content = self.text.encode()
         # Without the time of writing: the same program is the same file.
         write_whole(path, gzip.compress(content, mtime=0) if str(path).endswith(".gz") else content)
@@ -303,7 +315,7 @@ def with_devices(module: Module, replicas: int = 1, partitions: int = 1) -> Modu
             raise ProgramError(f"expected {name}={stated}, as {module.name!r} says, found {count}; run it on as many")
     # A count of 1 is what no count means; writing it out would change the module's text.
     counts = {name: count for name, count in wanted.items() if count != 1}
-    return replace(module, attributes=module.attributes | counts)
+    return structs.replace(module, attributes=module.attributes | counts)
 
 
 def with_own_names(module: Module) -> Module:
@@ -328,7 +340,7 @@ def with_own_names(module: Module) -> Module:
             seen.add(name)
             taken.add(name)
         made[computation.name] = _renamed(computation, names) if names else computation
-    return replace(module, computations=tuple(made[computation.name] for computation in module.computations))
+    return structs.replace(module, computations=tuple(made[computation.name] for computation in module.computations))
 
 
 def _renamed(computation: Computation, names: Mapping[str, str]) -> Computation:
@@ -338,7 +350,7 @@ def _renamed(computation: Computation, names: Mapping[str, str]) -> Computation:
         attributes, before = instruction.attributes, "control-predecessors"
         if before in attributes:
             attributes = attributes | {before: tuple(InstructionName(names.get(n, n)) for n in attributes[before])}
-        return msgspec.structs.replace(
+        return structs.replace(
             instruction,
             name=names.get(instruction.name, instruction.name),
             operands=tuple(names.get(name, name) for name in instruction.operands),
@@ -346,4 +358,4 @@ def _renamed(computation: Computation, names: Mapping[str, str]) -> Computation:
         )
 
     root_name = names.get(computation.root_name, computation.root_name)
-    return replace(computation, instructions=tuple(map(other, computation.instructions)), root_name=root_name)
+    return structs.replace(computation, instructions=tuple(map(other, computation.instructions)), root_name=root_name)

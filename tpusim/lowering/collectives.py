@@ -7,7 +7,6 @@ into an end, whose root is a call to ``AsyncCollectiveDone``. All of them are on
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
@@ -203,7 +202,7 @@ def other_part(scope: Scope, fusion: Instruction) -> tuple[Scope, Instruction]:
     holder, _ = _held(scope, fusion)
     free = {"opcode": "custom-call", "attributes": {}}
     costless = tuple(replace(i, **free) if is_collective(i) else i for i in holder)
-    module = _with_computation(scope.module, dataclasses.replace(holder, instructions=costless))
+    module = _with_computation(scope.module, replace(holder, instructions=costless))
     called = module[fusion.attributes["calls"]]
     whole = scope.module[called.name]
     kept = {}
@@ -322,9 +321,9 @@ def _needed(computation: Computation, root: Instruction) -> Computation:
             needed.add(name)
             todo.extend(computation[name].operands)
     kept = (i for i in computation if i.name != root.name and (i.name in needed or i.opcode == "parameter"))
-    return dataclasses.replace(computation, instructions=(*kept, root), root_name=root.name, offsets=())
+    return replace(computation, instructions=(*kept, root), root_name=root.name, offsets=())
 
 
 def _with_computation(module: Module, changed: Computation) -> Module:
     kept = tuple(changed if computation.name == changed.name else computation for computation in module.computations)
-    return dataclasses.replace(module, computations=kept)
+    return replace(module, computations=kept)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar
 
 from tpusim.hardware.chip import Chip
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.likeness import Likeness
-from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.module import Instruction
 from tpusim.lowering.kernels.known import Known
 from tpusim.program.module import Estimate
 from tpusim.program.steps import Steps
@@ -23,13 +21,13 @@ Nested = Generator["Scope", Steps, Steps]
 Rule = Callable[["Scope", Instruction], Steps | Nested]
 
 
-@dataclass
 class Notes:
     """What lowering has to tell its user: instructions estimated without a rule, and warnings, each once."""
 
-    # Dictionaries as sets that keep their order: a report tells of things as the program comes to them.
-    estimates: dict[str, Estimate] = field(default_factory=dict)
-    warnings: dict[str, None] = field(default_factory=dict)
+    def __init__(self) -> None:
+        # Dictionaries as sets that keep their order: a report tells of things as the program comes to them.
+        self.estimates: dict[str, Estimate] = {}
+        self.warnings: dict[str, None] = {}
 
     @property
     def count(self) -> int:
@@ -45,17 +43,23 @@ class Notes:
         self.warnings.setdefault(text)
 
 
-@dataclass
 class Scope:
     """One computation under lowering, with what is known of the scalars that come into it."""
 
-    context: Context
-    chip: Chip
-    notes: Notes
-    default_trips: int
-    frames: SourceFrames
-    known: Known
-    _latest: tuple[str, Body | None] = ("", None)
+    __slots__ = ("_latest", "chip", "computation", "context", "default_trips", "frames", "known", "module", "notes")
+
+    def __init__(
+        self, context: Context, chip: Chip, notes: Notes, default_trips: int, frames: SourceFrames, known: Known
+    ) -> None:
+        self.context = context
+        self.module = context.module
+        self.computation = context.computation
+        self.chip = chip
+        self.notes = notes
+        self.default_trips = default_trips
+        self.frames = frames
+        self.known = known
+        self._latest: tuple[str, Body | None] = ("", None)
 
     def body_of(self, instruction: Instruction) -> Body:
         """Return what a kernel runs: the instructions of a fusion, fusions in it included, else the one itself."""
@@ -71,16 +75,6 @@ class Scope:
         context = Context(self.module, self.module[called], {}) if isinstance(called, str) else called
         known = self.known if context.module is self.module else Known(Likeness())
         return Scope(context, self.chip, self.notes, self.default_trips, self.frames, known)
-
-    @cached_property
-    def module(self) -> Module:
-        """The module under lowering."""
-        return self.context.module
-
-    @cached_property
-    def computation(self) -> Computation:
-        """The computation under lowering."""
-        return self.context.computation
 
     def operand(self, instruction: Instruction, position: int) -> Instruction:
         """Return the instruction that makes operand ``position``."""

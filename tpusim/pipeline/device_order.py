@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -49,7 +48,7 @@ def with_device_order(
         raise ConfigError(f"device order: expected each device once, counted from 0, found {order!r:.200}")
     if isinstance(loaded, Module):
         # The verifier says if they are others than the module's.
-        return replace(loaded, attributes=marked_with_order(loaded.attributes, devices, topology))
+        return structs.replace(loaded, attributes=marked_with_order(loaded.attributes, devices, topology))
     if len(devices) != loaded.devices_needed:
         raise ConfigError(f"device order: expected {loaded.devices_needed} devices, found {len(devices)}")
     placed = structs.replace(moved_to(loaded, devices), device_order=devices)

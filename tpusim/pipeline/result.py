@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tpusim.analysis.communication import PodUse, pod_use
 from tpusim.analysis.energy.price import Cost, run_cost
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from tpusim.analysis.path.critical import CriticalPath
 
 
-@dataclass(frozen=True, repr=False)
-class Result(Shown):
+class Result(Shown, msgspec.Struct, frozen=True, dict=True, eq=False):
     """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
 
     ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is what the

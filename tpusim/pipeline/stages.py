@@ -5,7 +5,6 @@ Workers meet only here: text reads, lowering lowers, the machine runs, analysis 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from math import inf
@@ -269,11 +268,11 @@ def execute(
         raise UnsupportedError(f"{module.name}: {fault}")
     shapes = [parameter.shape for parameter in module.entry.parameters]
     values = take_inputs(inputs, shapes) if isinstance(inputs, Mapping) else inputs
-    # Text reads the constants.
-    settings = Settings(literal_values, precision, max_iterations=max_iterations, seed=seed)
+    stated: dict[str, Any] = {"max_iterations": max_iterations, "seed": seed}
     with suppress(ConfigError) if chip is None else nullcontext():
-        depth = choose_chip(module, provenance_of(module), chip=chip).mxu.rows
-        settings = dataclasses.replace(settings, array_depth=depth)
+        stated["array_depth"] = choose_chip(module, provenance_of(module), chip=chip).mxu.rows
+    # Text reads the constants.
+    settings = Settings(literal_values, precision, **stated)
     try:
         results = execute_module(verified, values, settings, infeed, outfeed)
     except MemoryError as error:

@@ -6,10 +6,10 @@ one time per line in microseconds, after whose last line the host has no more.
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Iterator
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +17,9 @@ from tpusim.errors import ConfigError
 from tpusim.files import read_text
 from tpusim.limits import FEED_SECONDS, QUEUE_DEPTH, SEED
 from tpusim.units import seconds_to_ps
+
+if TYPE_CHECKING:
+    from random import Random
 
 DEFAULT_DEPTH = 2
 """Items that may wait in a queue: one on its way while another is in use."""
@@ -88,12 +91,15 @@ def intervals_ps(feed: Feed, device: int = 0) -> Iterator[int]:
     if feed.kind == "file":
         yield from map(seconds_to_ps, feed.times)
         return
-    draws = random.Random(feed.seed * 1_000_003 + device)
+    # A host is ready at any time, for most runs.
+    from random import Random
+
+    draws = Random(feed.seed * 1_000_003 + device)
     for _ in repeat(None):
         yield seconds_to_ps(_draw(feed, draws))
 
 
-def _draw(feed: Feed, draws: random.Random) -> float:
+def _draw(feed: Feed, draws: Random) -> float:
     """Return one time of a distribution, in seconds; what a normal one has below 0 is 0."""
     if feed.kind == "normal":
         return max(0.0, draws.gauss(feed.mean_seconds, feed.deviation_seconds))

@@ -6,14 +6,12 @@ gigabytes.
 
 from __future__ import annotations
 
-import gzip
 import zlib
-from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 from tpusim.errors import ProgramError
-from tpusim.files import read_bytes, read_up_to, shown_name
+from tpusim.files import read_bytes, shown_name
 from tpusim.limits import PROGRAM_BYTES
 from tpusim.source import SourceText
 
@@ -24,6 +22,9 @@ _ZIP = b"PK\x03\x04"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ADVICE: Final = "write the program out as HLO text (compiled.as_text() of JAX), StableHLO or HloProto"
 _CHUNK = 1 << 20
+# Bits of zlib's window, and 16 for the head and the sums of gzip.
+_GZIP_FORM = 15 + 16
+_PACKED_BYTES = 1 << 16
 _SMALL_BYTES, _MOST_UNPACKED = 8 << 20, 100
 """What any gzipped file may unpack to, and what for each of its bytes: programs come to 10 to 25."""
 
@@ -55,16 +56,36 @@ def source_text(name: str, content: bytes) -> SourceText:
 
 def _unpacked(content: bytes, name: str) -> bytes:
     """Return the content of a gzipped file, which may consist of several, or the content as it is."""
-    if content.startswith(_GZIP):
-        try:
-            # No more than is allowed and a byte, so that a bomb is found before it has gone off.
-            most = min(MOST_BYTES, _SMALL_BYTES + _MOST_UNPACKED * len(content))
-            content = read_up_to(gzip.GzipFile(fileobj=BytesIO(content)).read, most + 1)
-        except (EOFError, OSError, zlib.error) as error:
-            raise ProgramError(f"{name}: this gzip file is damaged or cut off: {error}") from error
-        if len(content) > most:
-            raise ProgramError(f"{name}: expected a program of at most {most} bytes in a file of this size, found more")
-    return content
+    if not content.startswith(_GZIP):
+        return content
+    most = min(MOST_BYTES, _SMALL_BYTES + _MOST_UNPACKED * len(content))
+    try:
+        # No more than is allowed and a byte, so that a bomb is found before it has gone off.
+        unpacked = _gunzipped(content, most + 1)
+    except (EOFError, zlib.error) as error:
+        raise ProgramError(f"{name}: this gzip file is damaged or cut off: {error}") from error
+    if len(unpacked) > most:
+        raise ProgramError(f"{name}: expected a program of at most {most} bytes in a file of this size, found more")
+    return unpacked
+
+
+def _gunzipped(content: bytes, most: int) -> bytes:
+    """Return what gzipped files behind each other, and zeros behind them, unpack to, at most so many bytes of it."""
+    # Not by Python's GzipFile, which copies all of it twice more.
+    pieces, left, place, file = [], most, 0, None
+    while left and place < len(content):
+        if file is None and content[place] == 0:
+            place += 1
+            continue
+        file = file or zlib.decompressobj(_GZIP_FORM)
+        packed = content[place : place + _PACKED_BYTES]
+        pieces.append(file.decompress(packed, left))
+        left -= len(pieces[-1])
+        place += len(packed) - len(file.unused_data)
+        file = None if file.eof else file
+    if left and file:
+        raise EOFError("it ends inside of what is packed")
+    return b"".join(pieces)
 
 
 def _decoded(content: bytes, name: str) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
-import msgspec
+from msgspec import structs
 
 from tpusim.hardware.chip import Chip
 from tpusim.ir.attributes import Raw
@@ -38,13 +37,13 @@ def untile(module: Module, chip: Chip, cores: int) -> Module:
     }
     names = {computation.name for computation in running}
     computations = tuple(
-        replace(c, instructions=tuple(_without_tiles(i, split_at(0) if i.name in split else {}) for i in c))
+        structs.replace(c, instructions=tuple(_without_tiles(i, split_at(0) if i.name in split else {}) for i in c))
         if c.name in names
         else c
         for c in module.computations
     )
     named = with_mark(module.attributes, RETILED_FOR, chip.name)
-    return replace(module, computations=computations, attributes=named)
+    return structs.replace(module, computations=computations, attributes=named)
 
 
 def _without_tiles(instruction: Instruction, split: dict[str, Any]) -> Instruction:
@@ -54,4 +53,4 @@ def _without_tiles(instruction: Instruction, split: dict[str, Any]) -> Instructi
         return instruction
     kept = {key: value for key, value in stated.items() if key not in _TILES} | split
     named = dict(instruction.attributes) | {"backend_config": Raw(json.dumps(kept))}
-    return msgspec.structs.replace(instruction, attributes=named)
+    return structs.replace(instruction, attributes=named)

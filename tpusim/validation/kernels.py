@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from tpusim.analysis.accuracy import Outcome
 from tpusim.errors import ConfigError, ProgramError
@@ -166,7 +166,7 @@ def _case(folder: Path, row: _CaseRow) -> Case | None:
     chip = measured_as(row.chip or find_chip_name(module, provenance_of(module)))
     # Lists such as [3, 3, 24, 1].
     bounds = {name: tuple(map(int, re.findall(r"-?\d+", text))) for name, text in row.bounds.items()}
-    tiled = replace(module, computations=_with_bounds(module, bounds)) if bounds else module
+    tiled = structs.replace(module, computations=_with_bounds(module, bounds)) if bounds else module
     return Case(
         path=path,
         chip=_operating_point(chip, module, above_us),
@@ -198,7 +198,7 @@ def _with_bounds(module: Module, bounds: dict[str, tuple[int, ...]]) -> tuple[Co
     entry = module.entry
     root = with_window(entry.root, bounds)
     instructions = tuple(root if i.name == root.name else i for i in entry.instructions)
-    changed = replace(entry, instructions=instructions)
+    changed = structs.replace(entry, instructions=instructions)
     return tuple(changed if computation.name == entry.name else computation for computation in module.computations)
 
 

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -251,7 +250,7 @@ def many_devices(case: Case) -> Iterator[str]:
     program = case.result.program
     if program.uses_host or program.collectives or program.channel_ends:
         raise Skip("meets other devices or the host")
-    other = replace(case.module, attributes=case.module.attributes | {"replica_count": 4})
+    other = structs.replace(case.module, attributes=case.module.attributes | {"replica_count": 4})
     after = figures(case.run(other))
     if set(after.totals_ps) != set(case.figures().totals_ps):
         yield f"{case.figures().totals_ps} ps, and {after.totals_ps} on 4"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -70,7 +69,7 @@ def with_names_again(module: Module) -> Module:
 
 def with_computations(module: Module, computations: Iterable[Computation]) -> Module:
     """Return a module of other computations, which stand in no text."""
-    return replace(module, computations=tuple(replace(one, offsets=()) for one in computations))
+    return structs.replace(module, computations=tuple(structs.replace(one, offsets=()) for one in computations))
 
 
 def other_computation_order(module: Module, random: Random) -> Module:
@@ -90,7 +89,7 @@ def with_shared_computations(module: Module) -> tuple[Module, int]:
     first: dict[str, str] = {}
     found = []
     for computation in module.computations:
-        called = replace(computation, instructions=tuple(_with_calls(i, same) for i in computation))
+        called = structs.replace(computation, instructions=tuple(_with_calls(i, same) for i in computation))
         same[called.name] = called.name if called.name in kept else first.setdefault(_form(called), called.name)
         if same[called.name] == called.name:
             found.append(called)
@@ -133,7 +132,7 @@ def _shuffled(computation: Computation, random: Random) -> Computation:
     for before, after in pairwise(effects):
         needed[after].add(before)
     order = tuple(computation[name] for name in _any_order(needed, random))
-    return replace(computation, instructions=order)
+    return structs.replace(computation, instructions=order)
 
 
 def _any_order(needed: Mapping[str, set[str]], random: Random) -> list[str]:
@@ -189,7 +188,7 @@ def _with_dead(computation: Computation, work: bool) -> Computation:
     constant = Instruction(stem, _SCALAR, "constant", immediate=Literal("1"))
     added = (Instruction(f"{stem}.1", _SCALAR, "add", (stem, stem)),) if work else ()
     # Not the last: of a computation without a ROOT that would be its result.
-    return replace(computation, instructions=(constant, *added, *computation.instructions))
+    return structs.replace(computation, instructions=(constant, *added, *computation.instructions))
 
 
 def with_swaps(module: Module, *, quiet: bool = True) -> tuple[Module, int]:
@@ -235,7 +234,7 @@ def _swapped(module: Module, computation: Computation, quiet: bool) -> tuple[Com
             count += 1
             place += 1
         place += 1
-    return replace(computation, instructions=tuple(i for i, _ in order)), count
+    return structs.replace(computation, instructions=tuple(i for i, _ in order)), count
 
 
 def _are_independent(module: Module, computation: Computation, one: Instruction, other: Instruction) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -46,7 +45,7 @@ def donation(case: Case) -> Iterator[Trial]:
     if not pairs:
         return
     aliases = (*module.attributes.get("input_output_alias", ()), *(pair.alias for pair in pairs))
-    donated = dataclasses.replace(module, attributes=module.attributes | {"input_output_alias": aliases})
+    donated = structs.replace(module, attributes=module.attributes | {"input_output_alias": aliases})
     try:
         after = memory(donated, case.chip, topology=case.topology).use.peak_hbm_bytes
     except TpusimError:

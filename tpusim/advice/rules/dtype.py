@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,12 +41,12 @@ def cast_to_bf16(case: Case) -> Iterator[Trial]:
 def in_bf16(module: Module) -> Module:
     """Return a module with bf16 for f32 throughout, and products at the default precision."""
     computations = tuple(
-        dataclasses.replace(computation, instructions=tuple(map(_narrowed, computation)))
+        structs.replace(computation, instructions=tuple(map(_narrowed, computation)))
         for computation in module.computations
     )
     # The layouts of parameters and results are of their types.
     attributes = {name: value for name, value in module.attributes.items() if name != "entry_computation_layout"}
-    return dataclasses.replace(module, computations=computations, attributes=attributes)
+    return structs.replace(module, computations=computations, attributes=attributes)
 
 
 def _wide_bytes(instruction: Instruction | None) -> int:

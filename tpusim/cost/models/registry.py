@@ -6,7 +6,6 @@ A chip's file only names it. Code of a package that does not ship runs where the
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
@@ -101,9 +100,11 @@ class Registry(Generic[M]):
 
     def _make(self, name: str, stated: Mapping[str, Setting]) -> M:
         kind = self._shipped.get(name) or self._load(name)
-        # Most take nothing: their signature, which Python reads with its tokenizer, need not be asked for.
+        # Most take nothing: their signature, for which Python loads its tokenizer, need not be asked for.
         if not stated and getattr(kind, "__init__", None) is object.__init__:
             return kind()
+        import inspect
+
         # Nor the file of settings, of those that have no parameter.
         signature = inspect.signature(kind)
         takes = signature.parameters

@@ -7,10 +7,9 @@ type, and a conversion that the program itself asks for still rounds.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import count
 
-import msgspec
+from msgspec import structs
 
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import SEES_BITS
@@ -36,29 +35,29 @@ def widen_module(module: Module) -> Module:
     )
     if not module.is_scheduled or any(leaf.dtype == _NARROW for shape in shapes for leaf in leaves(shape)):
         return module
-    return replace(module, computations=tuple(_wide_computation(c) for c in module.computations))
+    return structs.replace(module, computations=tuple(_wide_computation(c) for c in module.computations))
 
 
 def _wide_computation(computation: Computation) -> Computation:
     taken = {instruction.name for instruction in computation.instructions}
     wide = (each for i in computation.instructions for each in _wide_instructions(computation, i, taken))
-    return replace(computation, instructions=tuple(wide))
+    return structs.replace(computation, instructions=tuple(wide))
 
 
 def _wide_instructions(computation: Computation, instruction: Instruction, taken: set[str]) -> tuple[Instruction, ...]:
     """Return what stands for an instruction, under its name and with a wide shape."""
     if instruction.opcode != "constant":
-        wide = msgspec.structs.replace(instruction, shape=_wide_shape(instruction.shape))
+        wide = structs.replace(instruction, shape=_wide_shape(instruction.shape))
         if _is_own_rounding(computation, instruction):
             attributes = {**wide.attributes, **_ROUNDING}
-            wide = msgspec.structs.replace(wide, opcode="reduce-precision", attributes=attributes)
+            wide = structs.replace(wide, opcode="reduce-precision", attributes=attributes)
         return (wide,)
     if all(leaf.dtype != _NARROW for leaf in leaves(instruction.shape)) or isinstance(instruction.shape, TupleShape):
         return (instruction,)
     # The text stands for a narrow number; as an initial value of a reduction that would narrow all that is reduced.
     name = next(f"{instruction.name}.narrow{i}" for i in count() if f"{instruction.name}.narrow{i}" not in taken)
     converted = Instruction(instruction.name, _wide_shape(instruction.shape), "convert", (name,))
-    return msgspec.structs.replace(instruction, name=name), converted
+    return structs.replace(instruction, name=name), converted
 
 
 def _is_own_rounding(computation: Computation, instruction: Instruction) -> bool:
@@ -75,5 +74,5 @@ def _wide_shape(shape: Shape) -> Shape:
     if isinstance(shape, TupleShape):
         return TupleShape(tuple(_wide_shape(element) for element in shape.elements))
     if isinstance(shape, ArrayShape) and shape.dtype == _NARROW:
-        return msgspec.structs.replace(shape, dtype=_WIDE)
+        return structs.replace(shape, dtype=_WIDE)
     return shape

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
@@ -54,7 +53,9 @@ class Part(NamedTuple):
         others = [_FREE] * (len(self.module.entry.parameters) - 1)
         arguments = ["{" + ",".join(map(str, order)) + "}", *others]
         attributes = with_mark(self.module.attributes, "arg_layout_modes", ";".join(arguments))
-        return replace(self.module, attributes=with_mark(attributes, "out_layout_modes", ";".join(self.results)))
+        return structs.replace(
+            self.module, attributes=with_mark(attributes, "out_layout_modes", ";".join(self.results))
+        )
 
 
 class Fixed(NamedTuple):
@@ -206,7 +207,7 @@ def users_in(module: Module, name: str) -> Users:
     made_by = home[instruction_of(name)]
     made_by = home[made_by.operands[0]] if made_by.opcode == "get-tuple-element" else made_by
     fixed = Fixed(made_by.name, shape.actual_layout.minor_to_major) if _FIXED in made_by.attributes else None
-    module = replace(module, computations=tuple(map(_without_barriers, module.computations)))
+    module = structs.replace(module, computations=tuple(map(_without_barriers, module.computations)))
     for place in _places(module, module[home.name], own):
         used = list(_used(place, module.is_scheduled))
         uses = [one.name for one in used if not _hands_on(one, module.is_scheduled)]
@@ -277,7 +278,7 @@ def _without_barriers(computation: Computation) -> Computation:
             if made.opcode == "tuple":
                 name = made.operands[one.attributes["index"]]
                 past[one.name] = past.get(name, name)
-    return replace(computation, instructions=_with_operands(computation, past)) if past else computation
+    return structs.replace(computation, instructions=_with_operands(computation, past)) if past else computation
 
 
 def _with_operands(instructions: Iterable[Instruction], names: Mapping[str, str]) -> tuple[Instruction, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
 from time import monotonic
 
 from tpusim.timeline.records import Record
@@ -52,6 +51,9 @@ class CountLine:
 @contextmanager
 def elapsed(what: str) -> Iterator[None]:
     """Show how long something has been going on that does not say how far it is."""
+    # Most runs say how far they are.
+    from threading import Event, Thread
+
     line, done, begun = CountLine(what), Event(), monotonic()
 
     def show() -> None:

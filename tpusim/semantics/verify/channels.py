@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from graphlib import CycleError, TopologicalSorter
 from typing import TypeAlias
 
 from tpusim.ir.ops import TRANSFER_DONES, TRANSFERS
@@ -78,6 +77,11 @@ def _check_order(view: View) -> Iterator[Finding]:
         # Pairs are written where a collective-permute was taken apart: each device then runs both ends.
         and channel_pairs(view.module, call.instruction) is None
     ]
+    if not calls:
+        return
+    # Few programs have any.
+    from graphlib import CycleError, TopologicalSorter
+
     waits = _scheduled(calls) if view.module.is_scheduled else _used(calls)
     for earlier, later in _channel_order(calls):
         waits[later].append(earlier)
