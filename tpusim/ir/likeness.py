@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from tpusim.ir.attributes import ComputationName
@@ -35,24 +35,33 @@ class Likeness:
 
     def form(self, computation: Computation, instruction: Instruction) -> tuple[Hashable, ...]:
         """Return a key that is equal for instructions that mean the same: all but names, metadata and immediates."""
-        attributes, by_name = instruction.attributes, computation.by_name
+        attributes = instruction.attributes
         said = self._said.get(id(attributes)) or self._new(attributes)
-        return instruction.opcode, instruction.shape, said, *[by_name[name].shape for name in instruction.operands]
+        shapes = map(computation.shapes.__getitem__, instruction.operands)
+        return instruction.opcode, instruction.shape, said, *shapes
 
     def _content(self, computation: Computation) -> list[Hashable]:
-        """Return all of a computation but names and metadata."""
-        by_name, known = computation.by_name, self._said
-        place = dict(zip(by_name, count())).get
-        content: list[Hashable] = [computation.execution_thread, len(by_name), place(computation.root_name)]
-        for each in computation.instructions:
-            attributes = each.attributes
-            # Instructions that state the same share one dict, so that what it says is gone through once.
-            said = known.get(id(attributes)) or self._new(attributes)
-            content += each.opcode, each.shape, each.immediate, said, *map(place, each.operands)
-            # The same name may stand elsewhere.
-            if _ORDER in attributes:
-                content += _ORDER, *map(place, attributes[_ORDER])
-        return content
+        """Return all of a computation but names and metadata, one column after the other."""
+        instructions, said = computation.instructions, self._said
+        place = dict(zip(computation.by_name, count())).get
+        # Instructions that state the same share one dict, so that what it says is gone through once.
+        stated = [said.get(id(i.attributes)) or self._new(i.attributes) for i in instructions]
+        # The same name may stand elsewhere.
+        after = [tuple(map(place, i.attributes[_ORDER])) for i in instructions if _ORDER in i.attributes]
+        operands = [i.operands for i in instructions]
+        return [
+            computation.execution_thread,
+            len(instructions),
+            len(computation.by_name),
+            place(computation.root_name),
+            *[i.opcode for i in instructions],
+            *[i.shape for i in instructions],
+            *[i.immediate for i in instructions],
+            *stated,
+            *map(len, operands),
+            *map(place, chain.from_iterable(operands)),
+            *after,
+        ]
 
     def _new(self, attributes: Mapping[str, Any]) -> int:
         """Return the number of some attributes, without metadata and with computations by what is in them."""

@@ -19,6 +19,7 @@ from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import write_whole
 from tpusim.ir.attributes import BackendConfig, ComputationName, InstructionName, Metadata
 from tpusim.ir.likeness import Likeness
+from tpusim.ir.ops import CALLERS, OPERATIONS
 from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
@@ -140,6 +141,14 @@ class Computation(_Compared, frozen=True):
         return frozenset([instruction.opcode for instruction in self.instructions])
 
     @cached_property
+    def calls(self) -> tuple[tuple[Instruction, tuple[str, ...]], ...]:
+        """Its instructions that may call computations, in their order, each with the names of those that it does."""
+        # Short forms (call-start) are in no table, but call as what they wrap does.
+        callers = self.opcodes & CALLERS | self.opcodes - OPERATIONS.keys()
+        found = [i for i in self.instructions if i.opcode in callers] if callers else ()
+        return tuple([(instruction, instruction.called_computations) for instruction in found])
+
+    @cached_property
     def used(self) -> frozenset[str]:
         """The names of the instructions that others of it use."""
         return frozenset().union(*[instruction.operands for instruction in self.instructions])
@@ -157,6 +166,11 @@ class Computation(_Compared, frozen=True):
     def by_name(self) -> dict[str, Instruction]:
         """Instructions by name."""
         return {instruction.name: instruction for instruction in self.instructions}
+
+    @cached_property
+    def shapes(self) -> dict[str, Shape]:
+        """The shapes of its instructions by their names."""
+        return {instruction.name: instruction.shape for instruction in self.instructions}
 
     def __getitem__(self, name: str) -> Instruction:
         return self.by_name[name]

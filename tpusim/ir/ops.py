@@ -393,6 +393,17 @@ CONTROL_FLOW: Final = _named("call conditional while")
 CALLS: Final = CONTROL_FLOW | _named("async-start fusion")
 """Run computations as parts of the program; what a reduction or a sort calls is applied to elements."""
 
+# By name: a row says which attributes an opcode has, but not what kind they are of.
+_CALLING_ATTRIBUTES = frozenset(
+    "body branch_computations called_computations calls condition false_computation scatter select to_apply"
+    " true_computation".split()
+)
+
+CALLERS: Final = frozenset(
+    name for name, operation in OPERATIONS.items() if _CALLING_ATTRIBUTES & (operation.required | operation.optional)
+)
+"""May name computations; the short forms of asynchronous operations may too."""
+
 COLLECTIVES: Final = frozenset(name for name in _of(Category.COLLECTIVE) if not name.endswith(("-start", "-done")))
 """What groups of devices do together; a few have asynchronous forms of their own."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tpusim.errors import ProgramError
-from tpusim.ir.ops import APPLIES_TO_ELEMENTS, CONVERTS_NOTHING, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON
+from tpusim.ir.ops import APPLIES_TO_ELEMENTS, CALLERS, CONVERTS_NOTHING, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.semantics.infer.types import alike, is_unbounded, plain
 from tpusim.semantics.verify.layouts import check_callers, check_order, laid_out_alike
-from tpusim.semantics.verify.view import CALLERS, Call, Finding, View, at, checks, named
+from tpusim.semantics.verify.view import Call, Finding, View, at, checks, named
 from tpusim.shapes.layout import validate_layout
 from tpusim.shapes.shape import ArrayShape, Shape, compatible, leaves
 

@@ -11,7 +11,7 @@ from tpusim.semantics.device_groups import stated_order
 from tpusim.semantics.infer.rules import check_form
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.marks import DEVICE_ORDER, mark_of
-from tpusim.semantics.verify.view import Call, Finding, View, at, calling_in
+from tpusim.semantics.verify.view import Call, Finding, View, at
 
 
 def check_structure(view: View) -> Iterator[Finding]:
@@ -79,9 +79,10 @@ def _check_forms(computation: Computation, known: set[tuple[object, ...]]) -> It
 
 def _check_calls(computation: Computation, places: Mapping[str, int]) -> Iterator[Finding]:
     """Check that what a computation calls stands before it, which it does not itself."""
-    for call in calling_in(computation):
-        for name in call.instruction.called_computations:
-            if name not in places:
-                yield at(call, "computation_c1", repr(str(name)))
-            elif places[name] >= places[computation.name]:
-                yield at(call, "computation_c2", f"{str(name)!r} not before {computation.name!r}")
+    own = places[computation.name]
+    for instruction, names in computation.calls:
+        for name in names:
+            if places.get(name, own) >= own:
+                late = f"{str(name)!r} not before {computation.name!r}" if name in places else ""
+                label = "computation_c2" if late else "computation_c1"
+                yield at(Call(computation, instruction), label, late or repr(str(name)))

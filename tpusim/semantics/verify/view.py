@@ -9,18 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import OPERATIONS
 from tpusim.semantics.infer.site import broken
-
-# By name, as a row says which attributes an opcode has, but not what kind they are of.
-_CALLING_ATTRIBUTES = frozenset(
-    "body branch_computations called_computations calls condition false_computation scatter select to_apply"
-    " true_computation".split()
-)
-CALLERS: Final = frozenset(
-    name for name, operation in OPERATIONS.items() if _CALLING_ATTRIBUTES & (operation.required | operation.optional)
-)
-"""Opcodes that may call computations; the short forms of asynchronous operations may too."""
 
 
 class Finding(NamedTuple):
@@ -82,22 +71,23 @@ class View:
     def callers(self) -> dict[str, list[Call]]:
         """The calls of each computation by its name; computations without any are missing."""
         found: dict[str, list[Call]] = {}
-        for call in chain.from_iterable(map(calling_in, self.module.computations)):
-            for name in dict.fromkeys(call.instruction.called_computations):
-                found.setdefault(name, []).append(call)
+        for computation in self.module.computations:
+            for instruction, names in computation.calls:
+                for name in dict.fromkeys(names):
+                    found.setdefault(name, []).append(Call(computation, instruction))
         return found
 
     @cached_property
     def fused(self) -> frozenset[str]:
         """Names of the computations that fusions call."""
-        return frozenset(
-            name for name, calls in self.callers.items() if any(call.instruction.opcode == "fusion" for call in calls)
-        )
+        holding = [computation for computation in self.module.computations if "fusion" in computation.opcodes]
+        calls = chain.from_iterable([computation.calls for computation in holding])
+        return frozenset([name for instruction, names in calls if instruction.opcode == "fusion" for name in names])
 
     @cached_property
     def calling(self) -> list[Call]:
         """Every instruction that may call computations."""
-        return list(chain.from_iterable(map(calling_in, self.computations)))
+        return [Call(computation, i) for computation in self.computations for i, _ in computation.calls]
 
     @cached_property
     def opcodes(self) -> frozenset[str]:
@@ -115,15 +105,6 @@ class View:
 def users_of(call: Call) -> list[Instruction]:
     """Return the instructions that use a value, each once: x*x is one user of x."""
     return list({user.name: user for user, _ in call.computation.users.get(call.instruction.name, ())}.values())
-
-
-def calling_in(computation: Computation) -> Iterator[Call]:
-    """Yield the instructions of one computation that may call others."""
-    # Short forms (call-start) are in no table, but call as what they wrap does.
-    if not CALLERS.isdisjoint(computation.opcodes) or not computation.opcodes <= OPERATIONS.keys():
-        for instruction in computation.instructions:
-            if instruction.opcode in CALLERS or instruction.opcode not in OPERATIONS:
-                yield Call(computation, instruction)
 
 
 Check: TypeAlias = "Callable[[View], Iterator[Finding]]"
