@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tpusim.errors import ProgramError
 
@@ -26,7 +28,7 @@ _MOST_NESTED: Final = 200
 _BRACKETS: Final = re.compile(rb"[\[({<]{%d}" % _MOST_NESTED)
 
 
-class Limit(NamedTuple):
+class Limit(msgspec.Struct, frozen=True):
     """A kind of count: what it counts, and the least and the most that is taken."""
 
     what: str

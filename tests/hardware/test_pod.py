@@ -9,7 +9,7 @@ import pytest
 
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import load_chip
-from tpusim.hardware.pod import Topology, make_pod, parse_topology, wraps_of
+from tpusim.hardware.pod import Place, Topology, make_pod, parse_topology, wraps_of
 from tpusim.hardware.torus import Torus, _twisted_ways
 
 
@@ -90,7 +90,7 @@ def test_devices_are_numbered_as_jax_lists_them() -> None:
 def test_second_slice_comes_after_the_first() -> None:
     """Device 16 of two slices of 4x4 is the first chip of the second."""
     two = pod("v5e:4x4*2")
-    assert two.place_of(16) == (1, (0, 0), 0)
+    assert two.place_of(16) == Place(slice_number=1, coordinates=(0, 0), on_chip=0)
     assert (two.chip_count, two.device_count) == (32, 32)
 
 

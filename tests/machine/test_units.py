@@ -154,7 +154,7 @@ def test_a_copy_takes_as_long_as_the_slowest_memory_it_touches(source, target):
 
 def test_a_run_is_cold_and_runs_as_few_devices_as_may_be_unless_it_is_told():
     """And it has no limit, and a host that is always ready."""
-    assert RunOptions() == (False, None, None, None, None)
+    assert RunOptions() == RunOptions(warm=False, per_device=None, timeout_seconds=None, infeed=None, outfeed=None)
 
 
 @pytest.mark.parametrize(("source", "target"), [("hbm", "vmem"), ("vmem", "hbm"), ("hbm", "smem")])

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 from operator import add
-from typing import NamedTuple
 
 import msgspec
 
@@ -138,7 +137,7 @@ def _place_best_fit(blocks: Sequence[Block], order: Iterable[int], alignment_byt
     return offsets
 
 
-class _Times(NamedTuple):
+class _Times(msgspec.Struct, frozen=True):
     """A life: the fewest stretches of the schedule that it is made of, and those that its two ends are in."""
 
     whole: list[int]

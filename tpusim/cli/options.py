@@ -7,7 +7,9 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from tpusim.errors import ConfigError
 from tpusim.limits import COUNT
@@ -35,7 +37,7 @@ def _columns() -> int:
     return 80
 
 
-class Command(NamedTuple):
+class Command(msgspec.Struct, frozen=True):
     """A command of the command line, or a kind of ``tpusim plot``: its help, its options, and what it does."""
 
     name: str

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from tpusim.errors import ConfigError
 
@@ -13,7 +15,7 @@ Text takes some three times as much. A run needs no values, and a computation re
 """
 
 
-class Jaxlib(NamedTuple):
+class Jaxlib(msgspec.Struct, frozen=True):
     """The two modules of jaxlib that read programs: HLO itself, and what turns StableHLO into it."""
 
     hlo: Any

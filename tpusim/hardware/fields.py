@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -228,7 +228,7 @@ _OPEN = {
 }
 
 
-class Factor(NamedTuple):
+class Factor(msgspec.Struct, frozen=True):
     """How many times what the base chip has."""
 
     by: float

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import prod
-from typing import NamedTuple
 
 import msgspec
 
@@ -56,7 +55,7 @@ class Topology(msgspec.Struct, frozen=True):
         return (f"{self.chip}:" if self.chip else "") + sizes + (f"*{self.slices}" if self.slices > 1 else "")
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True):
     """Where a device sits: the slice, the chip's coordinates in it, and which of the chip's devices it is."""
 
     slice_number: int

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+import msgspec
 from msgspec import structs
 
 from tpusim.cost.models.operations import Table, operations_of
@@ -80,7 +79,7 @@ def _fusion_category(scope: Scope, instruction: Instruction) -> str:
     return {"kLoop": "loop fusion", "kInput": "input fusion", "kOutput": "output fusion"}.get(kind, "custom fusion")
 
 
-class Written(NamedTuple):
+class Written(msgspec.Struct, frozen=True):
     """A kernel written by hand, and what it is given."""
 
     call: Instruction

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from tpusim.cost.models.fabrics import build_pod
@@ -19,7 +20,7 @@ from tpusim.program.steps import AnyStep, Branch, Collective, Loop
 Groups = tuple[tuple[int, ...], ...]
 
 
-class RunOptions(NamedTuple):
+class RunOptions(msgspec.Struct, frozen=True):
     """How to run: ``warm`` as in ``simulate_program``, within so many seconds of simulated time, at the host's paces.
 
     ``per_device`` simulates every device (True), one for all (False), or one of each that differs (None).
@@ -32,7 +33,7 @@ class RunOptions(NamedTuple):
     outfeed: Feed | None = None
 
 
-class DeviceSet(NamedTuple):
+class DeviceSet(msgspec.Struct, frozen=True):
     """The devices that a program's device numbers mean: ``size`` of them from ``first`` on.
 
     The program was written for ``stated_size``: what it says of these holds for the others again and again.
@@ -84,7 +85,7 @@ class Assignment(NamedTuple):
     devices: DeviceSet
 
 
-class Cohort(NamedTuple):
+class Cohort(msgspec.Struct, frozen=True):
     """Devices that do the same at the same time, so that the first of ``members`` is simulated for all."""
 
     members: tuple[int, ...]

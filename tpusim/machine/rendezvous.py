@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
 
 from tpusim.errors import SimulationError
 from tpusim.machine.costs import Costs, GroupShare
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     """Begins to move bytes over links; what it is given is called with the time at which they have arrived."""
 
 
-class Completion(NamedTuple):
+class Completion(msgspec.Struct, frozen=True):
     """When communication ended for a device, and when the last of the devices that it needed had arrived."""
 
     end_ps: int
@@ -76,7 +78,7 @@ class _Arrival:
         return found
 
 
-class _Bundle(NamedTuple):
+class _Bundle(msgspec.Struct, frozen=True):
     """A cohort's shares of the groups that the same cohorts make up: of all of them the last one comes at one time."""
 
     shares: tuple[GroupShare, ...]

@@ -12,14 +12,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from functools import lru_cache
 from math import gcd
-from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from tpusim.ir.attributes import WindowDimension
 
 
-class Phase(NamedTuple):
+class Phase(msgspec.Struct, frozen=True):
     """Outputs ``first, first + period, ...`` of one dimension and what they meet, in elements of the input.
 
     Tap ``t`` of ``taps`` (kernel positions) meets, at the phase's output ``j``, input ``start + t*spacing + j*step``.
@@ -40,7 +40,7 @@ class Phase(NamedTuple):
         return (self.n_taps - 1) * self.spacing + (self.n_outputs - 1) * self.step + 1
 
 
-class Pairing(NamedTuple):
+class Pairing(msgspec.Struct, frozen=True):
     """A dimension in which output ``outputs[n]`` meets only input ``inputs[n]`` with kernel position ``taps[n]``."""
 
     outputs: tuple[int, ...]
@@ -65,7 +65,7 @@ def output_size(window: WindowDimension, input_size: int) -> int:
     return (padded - reach) // window.stride + 1 if 0 < reach <= padded else 0
 
 
-class _Tap(NamedTuple):
+class _Tap(msgspec.Struct, frozen=True):
     """A kernel position with the phase whose outputs it may meet an input at, and the span of those that do.
 
     At output ``j`` of the phase it meets input ``offset + j * step``; inputs exist for ``first <= j <= last``.
@@ -78,7 +78,7 @@ class _Tap(NamedTuple):
     last: int
 
 
-class _Meetings(NamedTuple):
+class _Meetings(msgspec.Struct, frozen=True):
     """The kernel positions that may meet an input, and those between; phases are ``period`` outputs apart."""
 
     taps: tuple[_Tap, ...]
@@ -144,7 +144,7 @@ def meeting_pairs(window: WindowDimension, input_size: int, size: int) -> int:
     return most - inputs.raised(-1).floors(begin, crossing) - outputs.raised(-1).floors(crossing, end)
 
 
-class _Line(NamedTuple):
+class _Line(msgspec.Struct, frozen=True):
     """The line ``(slope * u + start) / divisor``."""
 
     slope: int
@@ -153,7 +153,7 @@ class _Line(NamedTuple):
 
     def raised(self, by: int) -> _Line:
         """Return the line that starts higher."""
-        return self._replace(start=self.start + by)
+        return replace(self, start=self.start + by)
 
     def floors(self, begin: int, end: int) -> int:
         """Sum the whole parts of the line for ``begin <= u < end``, in as many steps as Euclid's algorithm takes."""
@@ -168,7 +168,7 @@ class _Line(NamedTuple):
         return total
 
 
-class Paired(NamedTuple):
+class Paired(msgspec.Struct, frozen=True):
     """Of a dimension that pairs off its arrays, whether all pairs meet one input, and whether each has its own."""
 
     is_outer: bool
@@ -233,7 +233,7 @@ def find_phases(window: WindowDimension, input_size: int, size: int) -> tuple[Ph
         # Between the first and the last that meet anything the spacing is even; beyond them lies only padding.
         first, last = own[met[0]], own[met[-1]]
         n_taps = met[-1] - met[0] + 1
-        second = own[met[0] + 1] if n_taps > 1 else first._replace(number=first.number + 1, offset=first.offset + 1)
+        second = own[met[0] + 1] if n_taps > 1 else replace(first, number=first.number + 1, offset=first.offset + 1)
         chosen = slice(first.number, last.number + 1, second.number - first.number)
         count, spacing = -((number - size) // found.period), second.offset - first.offset
         phases.append(Phase(number, found.period, count, chosen, n_taps, first.offset, spacing, found.step))

@@ -13,7 +13,9 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Module
@@ -50,7 +52,7 @@ _SHAPE = rf"(?:{_ARRAY}|{_listed(_ELEMENT)})"
 _ORDINARY_HEAD = re.compile(rf"%?+({WORD}) (?:{_listed(f'{WORD}: {_SHAPE}')} -> ({_SHAPE}) )?+\{{\n")
 
 
-class _Head(NamedTuple):
+class _Head(msgspec.Struct, frozen=True):
     """What stands before the instructions of a computation, and where their text begins; an ordinary result as text."""
 
     name: str

@@ -44,7 +44,7 @@ class TileProduct(msgspec.Struct, frozen=True, gc=False):
     passes: int
 
 
-class ArrayWork(NamedTuple):
+class ArrayWork(msgspec.Struct, frozen=True):
     """What the arrays of a core do for one tile, and what that asks of the rest of the core.
 
     ``matmul`` is without its results. ``loaded_elements`` are loaded from VMEM by the register; every sum leaves the
@@ -66,7 +66,7 @@ class Array(Protocol):
         """Return the cycles that all arrays of a core take for what ``work`` returned, results included."""
 
 
-class Served(NamedTuple):
+class Served(msgspec.Struct, frozen=True):
     """What streams take of a memory that serves them together.
 
     ``load_bytes`` has for each of them the bytes of long reads that could move in the time that it takes: seconds times
@@ -94,7 +94,7 @@ class Memory(Protocol):
         """
 
 
-class Pace(NamedTuple):
+class Pace(msgspec.Struct, frozen=True):
     """The least time of a kernel's tiles in picoseconds, beside their computation and their bytes over the bandwidth.
 
     ``rounds_ps`` is for want of a free buffer, ``bursts_ps`` because more comes in with some tiles than with others.

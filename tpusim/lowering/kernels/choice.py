@@ -158,7 +158,7 @@ def _on_cores(plan: Plan, split: dict[str, Any]) -> Plan:
         return plan
     fields = {key: value for key, value in stated.items() if key not in split_at(0)}
     named = plan.instruction.attributes | {"backend_config": Raw(json.dumps(fields | split))}
-    return plan._replace(instruction=structs.replace(plan.instruction, attributes=named))
+    return structs.replace(plan, instruction=structs.replace(plan.instruction, attributes=named))
 
 
 def _tried(plan: Plan, nest: Nest) -> TriedTiles:
@@ -185,7 +185,7 @@ def _through_array(plan: Plan) -> Iterator[TriedTiles]:
         trips = tuple(ceil(size / bound) for size, bound in zip(sizes, bounds, strict=True))
         stated = {"output_window_bounds": bounds, "iteration_bounds": trips}
         shared = next((at for at, count in enumerate(trips) if count > 1), -1) if chip.cores_per_device > 1 else -1
-        own = plan._replace(instruction=with_window(plan.instruction, stated))
+        own = structs.replace(plan, instruction=with_window(plan.instruction, stated))
         kernel = tiled(_on_cores(own, {} if shared < 0 else split_at(shared)), None)
         if kernel.vmem_bytes <= chip.vmem.kernel_bytes:
             time = alone_ps(kernel, chip)

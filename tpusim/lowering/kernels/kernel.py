@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf, prod
 from operator import itemgetter
-from typing import NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from tpusim.cost.models.memories import needs_places
@@ -61,7 +61,7 @@ from tpusim.shapes.shape import ArrayShape, leaves
 from tpusim.units import seconds_to_ps
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True):
     """What is known of a kernel before its tiles are: ``sides`` and ``feeds`` say what its product is made of.
 
     ``shares`` say how much of each value is needed, ``costs`` by position what those take of which anything is.

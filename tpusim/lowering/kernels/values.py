@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from tpusim.cost.models.operations import Table, operations_of
 from tpusim.hardware.chip import Chip
@@ -19,7 +20,7 @@ _ELSEWHERE = FREE | PRODUCTS
 """Opcodes whose work is none, or that of the arrays."""
 
 
-class ValueCost(NamedTuple):
+class ValueCost(msgspec.Struct, frozen=True):
     """What it takes to make a value: its work, how long that takes one after another, and operations before padding."""
 
     work: Work

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from tpusim.hardware.units import HBM, ICI, LOAD, STORE, UNITS, VECTOR
 from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.events import Event
@@ -51,7 +53,7 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[Event, Any
     completions: dict[int, Completion] = ended.value or {}
     # Most of a cohort's members share one, and there may be as many as devices.
     distinct = {id(one): one for one in completions.values()}
-    shifted = {key: one._replace(end_ps=max(one.end_ps, here_ps) + staged_ps) for key, one in distinct.items()}
+    shifted = {key: structs.replace(one, end_ps=max(one.end_ps, here_ps) + staged_ps) for key, one in distinct.items()}
     found = {number: shifted[id(one)] for number, one in completions.items()}
     own = found[device.number]
     record = core.record(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+
+import msgspec
 
 from tpusim.semantics.infer.reduction import check_reducer
 from tpusim.semantics.infer.site import Site, broken, infers, require
@@ -103,7 +104,7 @@ def _check_gather_dimensions(site: Site, shape: ArrayShape, index_sizes: Sequenc
     require(_ascends(collapsed), "gather_c9", collapsed)
 
 
-class _Batching(NamedTuple):
+class _Batching(msgspec.Struct, frozen=True):
     """The names of the attributes that batching dimensions concern, and the labels of what is required of them."""
 
     own: str

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+import msgspec
+
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Computation, Instruction
 from tpusim.semantics.infer.labels import LABELS
@@ -29,7 +31,7 @@ class Surroundings(Protocol):
         """Attributes of the module's first line, of which ``replica_count`` and ``num_partitions`` are read."""
 
 
-class InTheMaking(NamedTuple):
+class InTheMaking(msgspec.Struct, frozen=True):
     """The computations that a module has so far; its first line says nothing yet."""
 
     by_name: Mapping[str, Computation]

@@ -7,12 +7,14 @@ from functools import cached_property
 from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.semantics.infer.site import broken
 
 
-class Finding(NamedTuple):
+class Finding(msgspec.Struct, frozen=True):
     """A broken constraint and where: an instruction, a computation, or (None twice) the module as a whole.
 
     ``attribute`` is the one of the module's first line that is wrong, if it is one.

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple
+
+import msgspec
 
 from tpusim.ir.attributes import ReplicaGroups
 from tpusim.limits import DEVICES
@@ -19,14 +20,14 @@ from tpusim.text.lists import show_lists, take_integer_lists, take_integers, tak
 from tpusim.text.strings import take_string
 
 
-class Mesh(NamedTuple):
+class Mesh(msgspec.Struct, frozen=True):
     """Named axes and their sizes, and the devices in row-major order of the axes."""
 
     axes: dict[str, int]
     devices: tuple[int, ...]
 
 
-class AxisPart(NamedTuple):
+class AxisPart(msgspec.Struct, frozen=True):
     """An axis of a mesh, or the part of it with ``before`` and ``size``: ``'x':(before)size``."""
 
     axis: str

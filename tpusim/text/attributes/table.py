@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import structs
 
 from tpusim.errors import did_you_mean
 from tpusim.ir.attributes import InstructionName, Raw
@@ -37,7 +40,7 @@ Scope: TypeAlias = "ModuleScope | ComputationScope"
 """What an attribute may refer to: computations and, inside one, instructions."""
 
 
-class Kind(NamedTuple):
+class Kind(msgspec.Struct, frozen=True):
     """How to read a value, and how to print one with ``%`` (or nothing) before names.
 
     What ``raw`` matches is a whole value for certain, and stays the text that it is.
@@ -122,7 +125,7 @@ def _raw(check: Callable[[Lexer], object], ordinary: re.Pattern[str] | None = No
         check(lexer)
         return Raw(lexer.text[start : lexer.previous_end])
 
-    return _plain(read, str)._replace(raw=ordinary)
+    return structs.replace(_plain(read, str), raw=ordinary)
 
 
 def _choice(words: str, *, any_case: bool = False) -> Kind:
