@@ -255,6 +255,12 @@ class Module(_Compared, frozen=True):
         return Likeness(one for one in self.computations if one.name != self.entry_name)
 
     @cached_property
+    def unlike(self) -> tuple[Computation, ...]:
+        """Of the computations that are alike one each: together they say all that the module does but for names."""
+        numbers = self.likeness.numbers
+        return tuple({numbers.get(one.name, one.name): one for one in reversed(self.computations)}.values())[::-1]
+
+    @cached_property
     def updates(self) -> dict[str, dict[int, int]]:
         """By fused computation which result updates which parameter: what ``semantics.aliasing`` found so far."""
         return {}
@@ -338,7 +344,7 @@ def with_own_names(module: Module) -> Module:
     In a text names are unique in their computation only. The entry's stay; of others with one name all but the first
     get that of their computation as well.
     """
-    taken = {instruction.name for computation in module.computations for instruction in computation.instructions}
+    taken: set[str] = set().union(*[computation.by_name for computation in module.computations])
     if len(taken) == module.instruction_count:
         return module
     seen: set[str] = set()

@@ -50,9 +50,9 @@ def read_provenance(module: Module, stated: str = "", version: str = "") -> Prov
 
 def _by_signs(module: Module, stated: str, version: str) -> Provenance:
     """Return which compiler that is none of ours made a scheduled module."""
-    instructions = [instruction for computation in module.computations for instruction in computation]
+    instructions = [instruction for computation in module.unlike for instruction in computation.instructions]
     # Shapes repeat thousands of times, and know their hash.
-    shapes = {instruction.shape for instruction in instructions}
+    shapes = set().union(*[computation.shapes.values() for computation in module.unlike])
     layouts = {leaf.layout for shape in shapes for leaf in leaves(shape) if leaf.layout is not None}
     configs = {str(i.attributes["backend_config"]) for i in instructions if "backend_config" in i.attributes}
     if not any(layout.tiles for layout in layouts):

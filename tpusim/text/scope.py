@@ -164,8 +164,8 @@ class ComputationScope:
         # The table is here already; the property would build it anew.
         vars(computation)["by_name"] = self.by_name
         # A hole among the numbers aborts XLA's process; the message here says which there are.
-        numbers = [i.immediate for i in instructions if i.opcode == "parameter"]
-        if set(numbers) != set(range(len(numbers))):
+        numbers = [parameter.immediate for parameter in computation.parameters]
+        if numbers != list(range(len(numbers))):
             place = next(o for o, i in zip(self.offsets, instructions, strict=True) if i.opcode == "parameter")
             shown = ", ".join(map(str, numbers[:20]))
             lexer.fail(f"{name!r}: {broken('parameter_c1', shown).message}", place)
