@@ -26,7 +26,7 @@ ENTRY e {
 def test_moves_have_the_place_of_what_they_are_for(name):
     """What goes in is for the negation; what comes out of it, which nothing uses, is from there."""
     module = parse_module(SourceText("m.hlo.txt", TEXT))
-    assert SourceFrames(module).source(module.entry, module.entry[name]) == "model.py:7"
+    assert SourceFrames(module).sources(module.entry)[name] == "model.py:7"
 
 
 def test_uses_go_before_origins():
@@ -34,7 +34,7 @@ def test_uses_go_before_origins():
     used = 'ROOT twice = f32[8,128] add(back-done, back-done), metadata={source_file="model.py" source_line=9}'
     text = TEXT.replace("ROOT back-done", "back-done").replace("(back-start)", f"(back-start)\n  {used}")
     module = parse_module(SourceText("m.hlo.txt", text))
-    assert SourceFrames(module).source(module.entry, module.entry["back-start"]) == "model.py:9"
+    assert SourceFrames(module).sources(module.entry)["back-start"] == "model.py:9"
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
@@ -45,5 +45,5 @@ def test_lines_do_not_depend_on_which_are_asked_for_first(order):
     module = parse_module(SourceText("m.hlo.txt", text))
     frames, lines = SourceFrames(module), text.splitlines()
     for computation in (module[f"half{n}"] for n in order):
-        assert f"b{computation.name[-1]} =" in lines[frames.line(computation, computation.root) - 1]
-    assert "back-done =" in lines[frames.line(module.entry, module.entry.root) - 1]
+        assert f"b{computation.name[-1]} =" in lines[frames.lines(computation)[computation.root_name] - 1]
+    assert "back-done =" in lines[frames.lines(module.entry)[module.entry.root_name] - 1]

@@ -12,7 +12,7 @@ from tpusim.ir.attributes import Metadata
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tpusim.ir.module import Computation, Instruction, Module
+    from tpusim.ir.module import Computation, Module
 
 _FIELD = re.compile(r"(\w+)=(\d+)")
 _REMAT_SCOPES = ("rematted_computation", "checkpoint/remat")
@@ -70,8 +70,8 @@ class SourceFrames:
             return f"{metadata.source_file}:{metadata.source_line}"
         return self._frames.get(metadata.stack_frame_id, "")
 
-    def source(self, computation: Computation, instruction: Instruction) -> str:
-        """Return the location of an instruction; of one that a compiler has put in that of its use, or of its origin.
+    def sources(self, computation: Computation) -> Mapping[str, str]:
+        """Return the locations of instructions; of one that a compiler has put in that of its use, or of its origin.
 
         A use that has one counts before an origin: a copy of a weight is for the product that reads it.
         """
@@ -81,16 +81,16 @@ class SourceFrames:
             located = {text: self.location(Metadata.decode(text)) for text in set(stated.values())}
             own = {name: located[text] for name, text in stated.items()}
             self._sources[computation.name] = handed_on(computation, own)
-        return self._sources[computation.name][instruction.name]
+        return self._sources[computation.name]
 
-    def line(self, computation: Computation, instruction: Instruction) -> int:
-        """Return the line, from 1, on which ``instruction`` stands in the HLO text, or 0 if it came from elsewhere."""
+    def lines(self, computation: Computation) -> Mapping[str, int]:
+        """Return the lines, from 1, on which instructions stand in the HLO text; none of what came from elsewhere."""
         if not computation.offsets or not self._text:
-            return 0
+            return {}
         # One table per computation, since only there names are unique.
         if computation.name not in self._lines:
             self._lines[computation.name] = self._lines_of(computation)
-        return self._lines[computation.name][instruction.name]
+        return self._lines[computation.name]
 
     def _lines_of(self, computation: Computation) -> dict[str, int]:
         text, begin = self._text, computation.offsets[0]

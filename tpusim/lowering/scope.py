@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
 from tpusim.hardware.chip import Chip
@@ -46,7 +46,18 @@ class Notes:
 class Scope:
     """One computation under lowering, with what is known of the scalars that come into it."""
 
-    __slots__ = ("_latest", "chip", "computation", "context", "default_trips", "frames", "known", "module", "notes")
+    __slots__ = (
+        "_latest",
+        "_places",
+        "chip",
+        "computation",
+        "context",
+        "default_trips",
+        "frames",
+        "known",
+        "module",
+        "notes",
+    )
 
     def __init__(
         self, context: Context, chip: Chip, notes: Notes, default_trips: int, frames: SourceFrames, known: Known
@@ -60,6 +71,8 @@ class Scope:
         self.frames = frames
         self.known = known
         self._latest: tuple[str, Body | None] = ("", None)
+        # Sources and lines of the instructions: most computations that are looked into become no steps.
+        self._places: tuple[Mapping[str, str], Mapping[str, int]] | None = None
 
     def body_of(self, instruction: Instruction) -> Body:
         """Return what a kernel runs: the instructions of a fusion, fusions in it included, else the one itself."""
@@ -83,13 +96,16 @@ class Scope:
     def label(self, instruction: Instruction, category: str) -> dict[str, Any]:
         """Return the fields that every step has, from the instruction it is made of."""
         metadata = instruction.metadata
+        if self._places is None:
+            self._places = self.frames.sources(self.computation), self.frames.lines(self.computation)
+        sources, lines = self._places
         return {
             "name": instruction.name,
             "opcode": instruction.opcode,
             "category": category,
             "op_name": metadata.op_name,
-            "source": self.frames.source(self.computation, instruction),
-            "line": self.frames.line(self.computation, instruction),
+            "source": sources[instruction.name],
+            "line": lines.get(instruction.name, 0),
         }
 
 

@@ -91,7 +91,7 @@ def _nodes(
     # Where nothing is known of its origin, what a loop runs is a layer of its own.
     scopes = _scopes(computation, prefix.removesuffix(":"))
     for instruction in computation:
-        source = frames.source(computation, instruction)
+        source = frames.sources(computation)[instruction.name]
         node = _instruction_node(instruction, scopes[instruction.name], source, groups)
         # Names need be unique only in their computation.
         node["id"] = prefix + node["id"]

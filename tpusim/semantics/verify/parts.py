@@ -26,10 +26,9 @@ def _check_fusions(view: View) -> Iterator[Finding]:
     """Check that fused computations are whole: one caller, all values used, the root by none."""
     if view.module.entry_name in view.fused:
         yield Finding(broken("module_c1", repr(view.module.entry_name)), view.module.entry)
-    for name in sorted(view.fused):
+    for name in sorted(view.shared & view.fused):
         callers = view.callers[name]
-        if len(callers) > 1:
-            yield at(callers[1], "fusion_c3", f"{len(callers)} calls of {name!r}")
+        yield at(callers[1], "fusion_c3", f"{len(callers)} calls of {name!r}")
     for computation in view.computations:
         if computation.name in view.fused:
             yield from _check_fused(computation)

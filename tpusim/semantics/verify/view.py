@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain
@@ -78,6 +79,13 @@ class View:
                 for name in dict.fromkeys(names):
                     found.setdefault(name, []).append(Call(computation, instruction))
         return found
+
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """Names of the computations that several instructions call."""
+        calls = chain.from_iterable([computation.calls for computation in self.module.computations])
+        counts = Counter(chain.from_iterable([dict.fromkeys(names) for _, names in calls]))
+        return frozenset([name for name, count in counts.items() if count > 1])
 
     @cached_property
     def fused(self) -> frozenset[str]:
