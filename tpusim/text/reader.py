@@ -24,7 +24,8 @@ _ADVICE: Final = "write the program out as HLO text (compiled.as_text() of JAX),
 _CHUNK = 1 << 20
 # Bits of zlib's window, and 16 for the head and the sums of gzip.
 _GZIP_FORM = 15 + 16
-_PACKED_BYTES = 1 << 16
+# A file is nearly always one; where it is several, what is behind the end of each is copied.
+_FIRST_BYTES, _NEXT_BYTES = 1 << 20, 1 << 14
 _SMALL_BYTES, _MOST_UNPACKED = 8 << 20, 100
 """What any gzipped file may unpack to, and what for each of its bytes: programs come to 10 to 25."""
 
@@ -72,13 +73,16 @@ def _unpacked(content: bytes, name: str) -> bytes:
 def _gunzipped(content: bytes, most: int) -> bytes:
     """Return what gzipped files behind each other, and zeros behind them, unpack to, at most so many bytes of it."""
     # Not by Python's GzipFile, which copies all of it twice more.
-    pieces, left, place, file = [], most, 0, None
+    pieces: list[bytes] = []
+    left, place, file = most, 0, None
     while left and place < len(content):
-        if file is None and content[place] == 0:
-            place += 1
-            continue
-        file = file or zlib.decompressobj(_GZIP_FORM)
-        packed = content[place : place + _PACKED_BYTES]
+        packed = content[place : place + (_NEXT_BYTES if pieces else _FIRST_BYTES)]
+        if file is None:
+            zeros = len(packed) - len(packed.lstrip(b"\0"))
+            place, packed = place + zeros, packed[zeros:]
+            if not packed:
+                continue
+            file = zlib.decompressobj(_GZIP_FORM)
         pieces.append(file.decompress(packed, left))
         left -= len(pieces[-1])
         place += len(packed) - len(file.unused_data)
