@@ -14,7 +14,8 @@ from weakref import finalize
 from tpusim.ir.module import Computation, Instruction
 from tpusim.numerics.registry import FLOAT_KERNELS, Array, array_shape, element_type
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.blocks import Step, flushes, in_blocks
+from tpusim.numerics.values.blocks import flushes, in_blocks
+from tpusim.numerics.values.strips import Step
 from tpusim.shapes.shape import ArrayShape
 
 _MOST_MEMBERS = 24

@@ -37,7 +37,7 @@ def to_float32(array: Array) -> Array:
         return array
     if array.dtype == BFLOAT16:
         wide = np.empty(array.shape, FLOAT32)
-        _widen(flat(array).view(np.uint16), wide.reshape(-1).view(np.uint32))
+        widen(flat(array).view(np.uint16), wide.reshape(-1).view(np.uint32))
         return wide
     if array.dtype.itemsize == 1:
         # Three times as fast as the conversion of ml_dtypes.
@@ -56,7 +56,7 @@ def from_float32(array: Array, dtype: Type, out: Array | None = None) -> Array:
     target = np.empty(array.shape, dtype) if out is None else out
     if dtype == BFLOAT16:
         whole = array if array.shape == target.shape else np.broadcast_to(array, target.shape)
-        _round(flat(whole).view(np.uint32), target.reshape(-1).view(np.uint16))
+        round_words(flat(whole).view(np.uint32), target.reshape(-1).view(np.uint16))
     else:
         with np.errstate(over="ignore"):
             target[...] = array.astype(dtype, copy=False)
@@ -87,8 +87,14 @@ def convert_values(array: Array, dtype: Type) -> Array:
 
 
 computes("convert")(lambda site, instruction, operands: convert_values(operands[0], element_type(instruction)))
-# Among floats only the rounding to the result's type.
-FLOAT_KERNELS["convert"] = lambda values: values
+
+
+def unchanged(values: Array) -> Array:
+    """Return the values: among floats a conversion is only the rounding to the result's type."""
+    return values
+
+
+FLOAT_KERNELS["convert"] = unchanged
 
 
 @computes("bitcast-convert")
@@ -234,14 +240,14 @@ def stochastic_float(values: Array, random: Array, dtype: Type) -> Array:
 
 
 @njit(cache=True)
-def _widen(halves: Array, words: Array) -> None:
+def widen(halves: Array, words: Array) -> None:
     """Make f32 of bf16, both as bits."""
     for i in range(halves.size):
         words[i] = np.uint32(halves[i]) << np.uint32(16)
 
 
 @njit(cache=True)
-def _rounded(word: np.uint32) -> np.uint32:
+def round_word(word: np.uint32) -> np.uint32:
     """Return the bits of an f32 with those of the nearest bf16 in their upper half: to even, NaN stays NaN."""
     if (word & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
         # The quiet bit: a NaN whose payload lies in the lower half would be cut down to an infinity.
@@ -251,10 +257,10 @@ def _rounded(word: np.uint32) -> np.uint32:
 
 
 @njit(cache=True)
-def _round(words: Array, halves: Array) -> None:
+def round_words(words: Array, halves: Array) -> None:
     """Make bf16 of f32, both as bits."""
     for i in range(words.size):
-        halves[i] = _rounded(words[i]) >> np.uint32(16)
+        halves[i] = round_word(words[i]) >> np.uint32(16)
 
 
 def as_rounded(array: Array, dtype: Type) -> Array:
@@ -262,15 +268,15 @@ def as_rounded(array: Array, dtype: Type) -> Array:
     if array.dtype != FLOAT32 or dtype != BFLOAT16:
         return widened(convert_values(array, dtype))
     rounded = np.empty_like(array, order="C")
-    _round_words(flat(array).view(np.uint32), rounded.reshape(-1).view(np.uint32))
+    _round_wide(flat(array).view(np.uint32), rounded.reshape(-1).view(np.uint32))
     return rounded
 
 
 @njit(cache=True)
-def _round_words(words: Array, rounded: Array) -> None:
-    """Round f32 to the nearest bf16, both as the bits of f32; as ``_round`` and ``_widen`` after it."""
+def _round_wide(words: Array, rounded: Array) -> None:
+    """Round f32 to the nearest bf16, both as the bits of f32; as ``round_words`` and ``widen`` after it."""
     for i in range(words.size):
-        rounded[i] = _rounded(words[i]) & np.uint32(0xFFFF0000)
+        rounded[i] = round_word(words[i]) & np.uint32(0xFFFF0000)
 
 
 @njit(cache=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from tpusim.ir.ops import MAKES_SUBNORMALS
 from tpusim.numerics.ops.convert import FLOAT32, Type, as_rounded, convert_values, from_float32, widened
 from tpusim.numerics.registry import Array, compute_type
 from tpusim.numerics.site import Settings
+from tpusim.numerics.values.strips import Bench, Step, program_of
 
 Index = tuple[int | slice, ...]
 
@@ -24,17 +25,11 @@ BLOCK_ELEMENTS = 1 << 18
 """Elements per block: a few temporaries of this many f32 fit the last level of cache of current processors. Blocks
 that fit the second level are 5 % slower over all of ResNet-50 (``benchmarks/numerics.py``): each has its own calls."""
 
+STRIP_ELEMENTS = 1 << 11
+"""Elements per strip of compiled steps: a few rows of 8 KB, all in the first level of cache."""
 
-class Step(NamedTuple):
-    """One operation of several that are computed block by block.
-
-    ``operands`` are places in the row of the operands of all, followed by the results of the steps before this one.
-    """
-
-    kernel: Callable[..., Any]
-    operands: tuple[int, ...]
-    dtype: Type
-    flush: bool
+STRIP_BLOCK_ELEMENTS = 1 << 16
+"""Elements that compiled steps are called for at once; their operands, in f32, stay in the second level of cache."""
 
 
 def flushes(opcode: str, dtype: Type, settings: Settings) -> bool:
@@ -65,12 +60,23 @@ def in_blocks(steps: Sequence[Step], operands: Sequence[Array]) -> Array:
 
     Results between them are rounded as if they had been written, but do not leave the cache.
     """
-    dimensions, dtype = np.broadcast_shapes(*(operand.shape for operand in operands)), steps[-1].dtype
-    result = np.empty(dimensions, dtype)
-    shape, parts = _spread(operands, dimensions)
-    rows = result.reshape(shape)
-    for index in _cuts(shape):
-        values = [part if part.size == 1 else widened(part[index]) for part in parts]
+    result = np.empty(np.broadcast_shapes(*(operand.shape for operand in operands)), steps[-1].dtype)
+    if not result.size:
+        return result
+    shape, parts = _spread(operands, result.shape)
+    program = program_of(tuple(steps), tuple(operand.dtype for operand in operands))
+    if program is None:
+        _in_numpy(steps, parts, result.reshape(shape))
+    else:
+        _in_strips(program, parts, result.reshape(shape))
+    return result
+
+
+def _in_numpy(steps: Sequence[Step], parts: Sequence[Array], rows: Array) -> None:
+    """Write what the last of some steps gives, each of them one call per block."""
+    dtype = rows.dtype
+    for index in _cuts(rows.shape, BLOCK_ELEMENTS):
+        values = [part if part.size == 1 else widened(_repeated(part, rows.shape)[index]) for part in parts]
         for step in steps[:-1]:
             values.append(as_rounded(_value(step, values), step.dtype))
         value = _value(steps[-1], values)
@@ -78,7 +84,30 @@ def in_blocks(steps: Sequence[Step], operands: Sequence[Array]) -> Array:
             from_float32(value, dtype, rows[index])
         else:
             rows[index] = convert_values(value, dtype)
-    return result
+
+
+def _in_strips(program: Array, parts: Sequence[Array], rows: Array) -> None:
+    """Write what the last of some steps gives, all of them in one call per block."""
+    period = min(part.size for part in (*parts, rows) if part.size > 1 or part is rows)
+    # A strip of whole periods meets the same elements as every other, and so does a block of whole strips.
+    is_held = period < rows.size and period <= min(STRIP_ELEMENTS, STRIP_BLOCK_ELEMENTS)
+    strip = STRIP_ELEMENTS // period * period if is_held else STRIP_ELEMENTS
+    is_moving = tuple(part.size > (period if is_held else 1) for part in parts)
+    bench = Bench(program, is_moving, min(rows.size, STRIP_BLOCK_ELEMENTS), strip)
+    moving = []
+    for place, part in enumerate(parts):
+        if is_moving[place]:
+            moving.append((place, _repeated(part, rows.shape)))
+        else:
+            bench.hold(place, part)
+    for index in _cuts(rows.shape, STRIP_BLOCK_ELEMENTS):
+        for place, part in moving:
+            bench.put(place, part[index])
+        bench.run(rows[index].reshape(-1))
+
+
+def _repeated(part: Array, dimensions: tuple[int, ...]) -> Array:
+    return part if part.shape == dimensions else np.broadcast_to(part, dimensions)
 
 
 def _value(step: Step, values: Sequence[Array]) -> Array:
@@ -88,25 +117,36 @@ def _value(step: Step, values: Sequence[Array]) -> Array:
 
 
 def _spread(operands: Sequence[Array], dimensions: tuple[int, ...]) -> tuple[tuple[int, ...], list[Array]]:
-    """Return the dimensions to walk and the operands broadcast to them, those of one value with sizes of 1."""
-    parts = []
+    """Return the dimensions to walk and the operands for them, which broadcast to them.
+
+    Few dimensions, where operands are each a single value, whole, or one and the same row again and again.
+    """
+    count, parts = prod(dimensions), []
     for operand in operands:
         # What is repeated is widened once, before it is: elements at one address, as those of a broadcast scalar.
-        single = tuple(slice(0, 1) if not step else slice(None) for step in operand.strides)
-        base = operand[single] if operand.size else operand
-        parts.append(widened(base) if base.size < operand.size or base.size == 1 else operand)
-    if all(part.size == 1 or (part.shape == dimensions and part.flags.c_contiguous) for part in parts):
-        return (prod(dimensions),), [part.reshape(-1) for part in parts]
-    return dimensions, [part.reshape(1) if part.size == 1 else np.broadcast_to(part, dimensions) for part in parts]
+        base = operand[tuple(slice(0, 1) if not step else slice(None) for step in operand.strides)]
+        parts.append(widened(base) if base.size < count or base.size == 1 else operand)
+    periods = {_period(part, dimensions) for part in parts} - {1, count}
+    if 0 in periods or len(periods) > 1:
+        return dimensions, [part.reshape(1) if part.size == 1 else _repeated(part, dimensions) for part in parts]
+    shape = (count // prod(periods), *periods)
+    return shape, [part.reshape(shape if part.size == count else -1) for part in parts]
 
 
-def _cuts(shape: tuple[int, ...]) -> Iterator[Index]:
+def _period(part: Array, dimensions: tuple[int, ...]) -> int:
+    """Return after how many elements a part of the dimensions begins anew, 0 where it does not lie in one row."""
+    own = part.shape[next((axis for axis, size in enumerate(part.shape) if size > 1), part.ndim) :]
+    is_row = part.flags.c_contiguous and own == dimensions[len(dimensions) - len(own) :]
+    return part.size if is_row else 0
+
+
+def _cuts(shape: tuple[int, ...], most: int) -> Iterator[Index]:
     """Return the indices that cut an array into blocks: whole trailing dimensions, and a stretch of the one before."""
     if 0 in shape:
         return
     # Leading dimensions one index at a time, so that each block is one stretch of the result.
-    axis = next(k for k in range(len(shape)) if prod(shape[k + 1 :]) <= BLOCK_ELEMENTS)
-    step = BLOCK_ELEMENTS // prod(shape[axis + 1 :])
+    axis = next(k for k in range(len(shape)) if prod(shape[k + 1 :]) <= most)
+    step = most // prod(shape[axis + 1 :])
     for leading in np.ndindex(shape[:axis]):
         for start in range(0, shape[axis], step):
             yield (*leading, slice(start, start + step))

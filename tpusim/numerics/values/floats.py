@@ -45,12 +45,12 @@ def complex_power(base: Array, exponent: Array) -> Array:
 
 def maximum(left: Array, right: Array) -> Array:
     """Return the larger; NaN wins, and +0 is larger than -0."""
-    return _of_pairs(_larger, left, right)
+    return _of_pairs(write_larger, left, right)
 
 
 def minimum(left: Array, right: Array) -> Array:
     """Return the smaller; NaN wins, and -0 is smaller than +0."""
-    return _of_pairs(_smaller, left, right)
+    return _of_pairs(write_smaller, left, right)
 
 
 def _of_pairs(kernel: Callable[[Array, Array, Array], None], left: Array, right: Array) -> Array:
@@ -63,7 +63,8 @@ def _of_pairs(kernel: Callable[[Array, Array, Array], None], left: Array, right:
 
 # To NumPy zeros that differ in sign are equal. Without jumps, so that the loops run in the vector registers.
 @njit(cache=True)
-def _larger(left: Array, right: Array, result: Array) -> None:
+def write_larger(left: Array, right: Array, result: Array) -> None:
+    """Write the larger of each pair."""
     for i in range(result.size):
         x, y = left[i], right[i]
         larger = x if x >= y or x != x else y
@@ -72,7 +73,8 @@ def _larger(left: Array, right: Array, result: Array) -> None:
 
 
 @njit(cache=True)
-def _smaller(left: Array, right: Array, result: Array) -> None:
+def write_smaller(left: Array, right: Array, result: Array) -> None:
+    """Write the smaller of each pair."""
     for i in range(result.size):
         x, y = left[i], right[i]
         smaller = x if x <= y or x != x else y
