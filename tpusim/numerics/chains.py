@@ -67,7 +67,7 @@ def _ends(computation: Computation) -> dict[str, str]:
     ends: dict[str, str] = {}
     sizes: Counter[str] = Counter()
     for instruction in reversed(computation.instructions):
-        if not _is_chained(computation, instruction):
+        if not is_chained(computation, instruction):
             continue
         name, users = instruction.name, computation.users.get(instruction.name, [])
         found = {ends.get(user.name) for user, _ in users} if name != computation.root_name else set()
@@ -79,7 +79,7 @@ def _ends(computation: Computation) -> dict[str, str]:
     return ends
 
 
-def _is_chained(computation: Computation, instruction: Instruction) -> bool:
+def is_chained(computation: Computation, instruction: Instruction) -> bool:
     """Return whether an instruction computes floats of floats, element by element, and all sizes are known."""
     if instruction.opcode not in FLOAT_KERNELS:
         return False

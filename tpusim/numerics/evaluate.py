@@ -16,6 +16,7 @@ from tpusim.errors import ProgramError, SimulationError, TpusimError, Unsupporte
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import OPERATIONS, Category, long_form
 from tpusim.nesting import on_one_stack
+from tpusim.numerics.calls import with_calls_opened
 from tpusim.numerics.chains import Unit, compute_chain, units_of
 from tpusim.numerics.ops.dynamic import fit_together
 from tpusim.numerics.registry import RULES
@@ -46,9 +47,12 @@ def run_computation(
     def begin(wish: Any) -> Activity | None:
         if not isinstance(wish, Run):
             return None
-        return _compute(Site(module, module[wish.computation], settings, device, tuple(wish.arguments)))
+        return activity(module[wish.computation], wish.arguments)
 
-    return on_one_stack(begin, _compute(Site(module, computation, settings, device, tuple(arguments))))
+    def activity(computation: Computation, values: list[Any]) -> Activity:
+        return _compute(Site(module, with_calls_opened(module, computation), settings, device, tuple(values)))
+
+    return on_one_stack(begin, activity(computation, arguments))
 
 
 def _compute(site: Site) -> Activity:
