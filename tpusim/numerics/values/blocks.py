@@ -124,7 +124,8 @@ def _spread(operands: Sequence[Array], dimensions: tuple[int, ...]) -> tuple[tup
     count, parts = prod(dimensions), []
     for operand in operands:
         # What is repeated is widened once, before it is: elements at one address, as those of a broadcast scalar.
-        base = operand[tuple(slice(0, 1) if not step else slice(None) for step in operand.strides)]
+        is_whole = operand.flags.c_contiguous
+        base = operand if is_whole else operand[tuple([slice(None if step else 1) for step in operand.strides])]
         parts.append(widened(base) if base.size < count or base.size == 1 else operand)
     periods = {_period(part, dimensions) for part in parts} - {1, count}
     if 0 in periods or len(periods) > 1:

@@ -8,6 +8,7 @@ defines to the last bit. What follows a library (exponentials, powers) is NumPy'
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import accumulate
@@ -75,14 +76,30 @@ def program_of(steps: tuple[Step, ...], types: tuple[Type, ...]) -> Array | None
     """
     if any(compute_type(dtype) != FLOAT32 for dtype in (*types, steps[-1].dtype)):
         return None
-    inner, last = steps[:-1], len(steps) - 1
-    if any(step.kernel not in _OPERATIONS for step in steps) or any(step.dtype not in _BETWEEN for step in inner):
+    last = len(steps) - 1
+    if any(step.kernel not in _OPERATIONS for step in steps) or any(step.dtype not in _BETWEEN for step in steps[:-1]):
         return None
-    rows = [
-        (_OPERATIONS[kernel], operands[0], operands[-1], flush, dtype == BFLOAT16 and number < last)
-        for number, (kernel, operands, dtype, flush) in enumerate(steps)
-    ]
+    uses = Counter(place for step in steps for place in step.operands)
+    rows: list[tuple[int, ...]] = []
+    # Where the value of each place is: not every step has a row.
+    where = list(range(len(types)))
+    for number, (kernel, operands, dtype, flush) in enumerate(steps):
+        is_narrow, newest = dtype == BFLOAT16 and number < last, len(where) - 1
+        if kernel is unchanged and dtype == FLOAT32 and number < last:
+            # All values are f32 here.
+            where.append(where[operands[0]])
+        elif kernel is unchanged and number and operands[0] == newest and _is_alone(steps[number - 1], uses[newest]):
+            rows[-1] = (*rows[-1][:-1], rows[-1][-1] or is_narrow)
+            where.append(where[newest])
+        else:
+            rows.append((_OPERATIONS[kernel], where[operands[0]], where[operands[-1]], flush, is_narrow))
+            where.append(len(types) + len(rows) - 1)
     return np.array(rows, np.int64)
+
+
+def _is_alone(before: Step, count: int) -> bool:
+    """Return whether what a step gives may be rounded where it is: it has one user, and is no other's value."""
+    return count == 1 and before.kernel is not unchanged
 
 
 class Bench:
