@@ -103,6 +103,23 @@ def test_other_kernels_and_types_are_numpys(kernel: Any, between: np.dtype[Any],
     assert program_of(steps, (F32,)) is None
 
 
+def _rows(*steps: tuple[Any, tuple[int, ...], np.dtype[Any]]) -> list[list[int]]:
+    """Return the places that compiled steps on one f32 take, and whether each rounds to bf16."""
+    program = program_of(tuple(Step(*step, flush=False) for step in steps), (F32,))
+    assert program is not None
+    return [[int(number) for number in (*row[1:3], row[4])] for row in program]
+
+
+def test_a_conversion_rounds_what_no_other_step_sees() -> None:
+    """Then it is no step of its own; to f32 it is the value itself."""
+    assert _rows((np.add, (0, 0), F32), (unchanged, (1,), BFLOAT16), (np.add, (2, 0), F32)) == [[0, 0, 1], [1, 0, 0]]
+    assert _rows((unchanged, (0,), F32), (np.add, (1, 0), F32)) == [[0, 0, 0]]
+    shared = _rows((np.add, (0, 0), F32), (unchanged, (1,), BFLOAT16), (np.add, (2, 1), F32))
+    assert shared == [[0, 0, 0], [1, 1, 1], [2, 1, 0]]
+    twice = _rows((np.add, (0, 0), F32), (unchanged, (1,), F32), (unchanged, (2,), BFLOAT16), (np.add, (3, 2), F32))
+    assert twice == [[0, 0, 0], [1, 1, 1], [2, 1, 0]]
+
+
 def test_the_kernels_of_opcodes_are_known() -> None:
     """A kernel under a new name would silently run step by step."""
     for opcode in "abs add convert divide maximum minimum multiply negate rsqrt sqrt subtract".split():

@@ -22,8 +22,8 @@ from tpusim.numerics.values.strips import Bench, Step, program_of
 Index = tuple[int | slice, ...]
 
 BLOCK_ELEMENTS = 1 << 18
-"""Elements per block: a few temporaries of this many f32 fit the last level of cache of current processors. Blocks
-that fit the second level are 5 % slower over all of ResNet-50 (``benchmarks/numerics.py``): each has its own calls."""
+"""Elements per block of NumPy's calls: a few temporaries of this many f32 fit the last level of cache of current
+processors. Smaller blocks have more calls, which cost more than the second level saves."""
 
 STRIP_ELEMENTS = 1 << 11
 """Elements per strip of compiled steps: a few rows of 8 KB, all in the first level of cache."""

@@ -1,8 +1,8 @@
 """Runs steps of element-wise arithmetic in compiled code, on one strip of the elements after the other.
 
-A strip is short enough for all that the steps make of it to stay in the first level of cache, which no call of NumPy's
-per step and strip would pay for. Only steps whose kernels are listed here run so: those that IEEE 754 or a comparison
-defines to the last bit. What follows a library (exponentials, powers) is NumPy's.
+A strip is short enough for all that the steps make of it to stay in the first level of cache; a call of NumPy's for
+each step and strip would cost more than that saves. Only steps whose kernels are listed here run so: those that IEEE
+754 or a comparison defines to the last bit. What a library defines (exponentials, powers) stays NumPy's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ _OPERATIONS: dict[Callable[..., Any], int] = {
 
 _NORMAL = np.finfo(np.float32).smallest_normal
 _NO_WORDS = np.empty(0, np.uint16)
-_BETWEEN = (FLOAT32, BFLOAT16)
 
 
 class Step(NamedTuple):
@@ -74,15 +73,12 @@ def program_of(steps: tuple[Step, ...], types: tuple[Type, ...]) -> Array | None
     A row is the operation, the places of its first and last operand, whether results too small to be normal become
     zeros, and whether they are rounded to bf16; those of the last step are where they are written.
     """
-    if any(compute_type(dtype) != FLOAT32 for dtype in (*types, steps[-1].dtype)):
-        return None
-    last = len(steps) - 1
-    if any(step.kernel not in _OPERATIONS for step in steps) or any(step.dtype not in _BETWEEN for step in steps[:-1]):
+    if not _is_known(steps, types):
         return None
     uses = Counter(place for step in steps for place in step.operands)
     rows: list[tuple[int, ...]] = []
     # Where the value of each place is: not every step has a row.
-    where = list(range(len(types)))
+    where, last = list(range(len(types))), len(steps) - 1
     for number, (kernel, operands, dtype, flush) in enumerate(steps):
         is_narrow, newest = dtype == BFLOAT16 and number < last, len(where) - 1
         if kernel is unchanged and dtype == FLOAT32 and number < last:
@@ -95,6 +91,14 @@ def program_of(steps: tuple[Step, ...], types: tuple[Type, ...]) -> Array | None
             rows.append((_OPERATIONS[kernel], where[operands[0]], where[operands[-1]], flush, is_narrow))
             where.append(len(types) + len(rows) - 1)
     return np.array(rows, np.int64)
+
+
+def _is_known(steps: tuple[Step, ...], types: tuple[Type, ...]) -> bool:
+    """Return whether compiled code knows all kernels, the types of operands and result, and those between."""
+    if any(compute_type(dtype) != FLOAT32 for dtype in (*types, steps[-1].dtype)):
+        return False
+    is_listed = all(step.kernel in _OPERATIONS for step in steps)
+    return is_listed and all(step.dtype in (FLOAT32, BFLOAT16) for step in steps[:-1])
 
 
 def _is_alone(before: Step, count: int) -> bool:
