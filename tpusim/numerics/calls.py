@@ -6,10 +6,9 @@ The instructions of what is called take the place of the call; its root takes th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from weakref import finalize
 
-import msgspec
+from msgspec import structs
 
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import REARRANGES, WRITTEN_OUT
@@ -46,7 +45,7 @@ def _opened(module: Module, computation: Computation) -> Computation:
         else:
             found += [(inner, place) for inner in _body(instruction, called, taken)]
     offsets = tuple(place for _, place in found if place is not None)
-    return replace(computation, instructions=tuple(instruction for instruction, _ in found), offsets=offsets)
+    return structs.replace(computation, instructions=tuple(instruction for instruction, _ in found), offsets=offsets)
 
 
 def _is_elementwise(called: Computation) -> bool:
@@ -74,4 +73,4 @@ def _body(call: Instruction, called: Computation, taken: set[str]) -> Iterator[I
             name += f".{call.name}"
         taken.add(name)
         names[inner.name] = name
-        yield msgspec.structs.replace(inner, name=name, operands=tuple(names[operand] for operand in inner.operands))
+        yield structs.replace(inner, name=name, operands=tuple(names[operand] for operand in inner.operands))
