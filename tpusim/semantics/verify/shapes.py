@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tpusim.errors import ProgramError
-from tpusim.ir.ops import APPLIES_TO_ELEMENTS, CALLERS, CONVERTS_NOTHING, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON
+from tpusim.ir.ops import APPLIES_TO_ELEMENTS, CALLERS, CONVERTS_NOTHING, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON, WRITTEN_OUT
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.semantics.infer.types import alike, is_unbounded, plain
@@ -23,8 +23,8 @@ def _check_shapes(view: View) -> Iterator[Finding]:
     form_of = view.module.likeness.form
     for computation in view.computations:
         for instruction in computation.instructions:
-            form = form_of(computation, instruction)
-            if form in known:
+            # A third of all: they have the shapes that they say.
+            if instruction.opcode in WRITTEN_OUT or (form := form_of(computation, instruction)) in known:
                 continue
             operands = [computation[name].shape for name in instruction.operands]
             found = list(_check_instruction(view, Call(computation, instruction), operands))
