@@ -113,6 +113,15 @@ def test_an_override_changes_its_value_only() -> None:
     assert load_chip("v5e") == before
 
 
+def test_a_shipped_chip_is_one_object_until_something_is_replaced() -> None:
+    """Whatever it is called: a report asks several times whether a chip is as it is shipped."""
+    shipped = load_chip("v5e")
+    assert load_chip("TPU v5 lite") is shipped
+    assert load_chip("v5e", {"hbm.bandwidth_bytes_per_second": shipped.hbm.bandwidth_bytes_per_second}) is not shipped
+    assert not load.changed_figures(shipped)
+    assert load.is_as_shipped(shipped)
+
+
 def test_an_override_can_add_an_operand_type() -> None:
     """What if v7x had integer matrix units after all."""
     assert load_chip("v7x", {"mxu.rate_by_type.s8": 2}).mxu.rate_by_type["s8"] == 2.0

@@ -92,6 +92,25 @@ def test_what_one_name_stands_for_makes_a_difference() -> None:
     assert not are_alike(changed(ONE, AFTER), *swapped)
 
 
+def test_those_that_are_alike_stand_for_each_other_once() -> None:
+    """The first of them, in the order of the text; the entry stands for itself."""
+    unlike = with_two(ONE, ONE).unlike
+    assert [computation.name for computation in unlike] == ["inner", "other", "one", "e"]
+
+
+def test_a_computation_knows_its_calls() -> None:
+    """Also those of short forms of asynchronous operations, which no table has; what calls nothing is none."""
+    text = """HloModule m
+        add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+        ENTRY e { x = f32[8] parameter(0) z = f32[] constant(0) k = f32[8] custom-call(x), custom_call_target="k"
+          ROOT r = f32[] reduce(k, z), dimensions={0}, to_apply=add }"""
+    entry = parse_module(SourceText("m", text)).entry
+    short = structs.replace(entry["r"], opcode="reduce-start")
+    longer = structs.replace(entry, instructions=(*entry.instructions[:-1], short))
+    for computation, opcode in ((entry, "reduce"), (longer, "reduce-start")):
+        assert [(one.opcode, names) for one, names in computation.calls] == [("custom-call", ()), (opcode, ("add",))]
+
+
 def test_a_copy_of_a_module_has_no_numbers_of_another() -> None:
     """What is known by identity would be taken for what then lies there."""
     module = with_two(ONE, ONE)

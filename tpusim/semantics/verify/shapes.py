@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tpusim.errors import ProgramError
-from tpusim.ir.ops import APPLIES_TO_ELEMENTS, CALLERS, CONVERTS_NOTHING, KEEPS_LAYOUT, MIXES_FLOATS, PASSES_ON, WRITTEN_OUT
+from tpusim.ir.ops import (
+    APPLIES_TO_ELEMENTS,
+    CALLERS,
+    CONVERTS_NOTHING,
+    KEEPS_LAYOUT,
+    MIXES_FLOATS,
+    PASSES_ON,
+    WRITTEN_OUT,
+)
 from tpusim.semantics.infer.rules import find_rule
 from tpusim.semantics.infer.site import Site
 from tpusim.semantics.infer.types import alike, is_unbounded, plain
