@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from tpusim.errors import ProgramError
 
@@ -28,7 +26,7 @@ _MOST_NESTED: Final = 200
 _BRACKETS: Final = re.compile(rb"[\[({<]{%d}" % _MOST_NESTED)
 
 
-class Limit(msgspec.Struct, frozen=True):
+class Limit(NamedTuple):
     """A kind of count: what it counts, and the least and the most that is taken."""
 
     what: str

@@ -113,13 +113,15 @@ def test_an_override_changes_its_value_only() -> None:
     assert load_chip("v5e") == before
 
 
-def test_a_shipped_chip_is_one_object_until_something_is_replaced() -> None:
-    """Whatever it is called: a report asks several times whether a chip is as it is shipped."""
-    shipped = load_chip("v5e")
-    assert load_chip("TPU v5 lite") is shipped
-    assert load_chip("v5e", {"hbm.bandwidth_bytes_per_second": shipped.hbm.bandwidth_bytes_per_second}) is not shipped
-    assert not load.changed_figures(shipped)
-    assert load.is_as_shipped(shipped)
+def test_who_writes_into_a_chip_changes_that_one_alone() -> None:
+    """And it is no longer as it is shipped: its tables are plain ones."""
+    mine = load_chip("v5e")
+    assert load.is_as_shipped(mine)
+    mine.mxu.rate_by_type["bf16"] = 99.0
+    assert load.changed_figures(mine) == {"mxu.rate_by_type.bf16": 99.0}
+    assert not load.is_as_shipped(mine)
+    assert load_chip("v5e").mxu.rate_by_type["bf16"] == 1.0
+    assert load.is_as_shipped(load_chip("v5e"))
 
 
 def test_an_override_can_add_an_operand_type() -> None:

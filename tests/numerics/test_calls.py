@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tpusim.errors import TpusimError
 
 # Importing the last fills the table of what can be chained.
 from tpusim.numerics import calls, chains, execute  # noqa: F401
+from tpusim.numerics.values.f32_pairs import widen_module
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -95,6 +98,73 @@ def test_one_computation_is_opened_for_each_module_anew():
     first, second = parse(TWICE), parse(TWICE.replace("maximum", "minimum"))
     assert calls.with_calls_opened(first, first.entry)["first"].opcode == "maximum"
     assert calls.with_calls_opened(second, first.entry)["first"].opcode == "minimum"
+
+
+CLASH = """HloModule m
+g {
+  x = f32[3] parameter(0)
+  ROOT n = f32[3] negate(x)
+  d = f32[3] multiply(x, n)
+}
+ENTRY e {
+  p = f32[3] parameter(0)
+  ROOT d = f32[3] call(p), to_apply=g
+}
+"""
+
+
+USED = CLASH.replace(
+    "  ROOT n = f32[3] negate(x)\n  d = f32[3] multiply(x, n)", "  d = f32[3] negate(x)\n  ROOT n = f32[3] add(x, d)"
+)
+
+
+@pytest.mark.parametrize("text", [CLASH, USED], ids=["nobody uses it", "the root uses it"])
+def test_what_is_called_may_have_a_value_of_the_calls_name(text):
+    """Only its root takes that name."""
+    values = np.array([1, 2, 3], np.float32)
+    np.testing.assert_array_equal(run_ours(text, [values])[0], run_xla(text, [values])[0])
+
+
+def test_what_is_long_stays_a_call():
+    """It is a chain of its own; a computation in which nothing is opened is the one that it was."""
+    lines = "".join(f"  n{i} = f32[3] negate({f'n{i - 1}' if i else 'x'})\n" for i in range(calls._MOST_OPENED))
+    text = CLASH.replace("  ROOT n = f32[3] negate(x)\n  d = f32[3] multiply(x, n)\n", lines)
+    module = parse(text)
+    assert calls.with_calls_opened(module, module.entry) is module.entry
+    shorter = parse(text.replace(f"  n{calls._MOST_OPENED - 1} = f32[3] negate(n{calls._MOST_OPENED - 2})\n", ""))
+    assert "call" not in calls.with_calls_opened(shorter, shorter.entry).opcodes
+
+
+def test_what_has_been_opened_goes_with_its_module():
+    """A process may compute thousands of them."""
+    module = parse(TWICE)
+    calls.with_calls_opened(module, module.entry)
+    before = len(calls._OPENED)
+    del module
+    gc.collect()
+    assert len(calls._OPENED) < before
+
+
+def test_wide_constants_and_calls_go_together():
+    """In IEEE arithmetic constants of bf16 are two instructions in a scheduled module, of one place."""
+    text = """HloModule m, is_scheduled=true
+g { x = s32[4] parameter(0) ROOT r = s32[4] add(x, x) }
+ENTRY e { n = s32[4] constant({1, 2, 3, 4}) k = bf16[] constant(1.5) c = s32[4] call(n), to_apply=g
+  ROOT t = (s32[4], bf16[]) tuple(c, k) }
+"""
+    found = run_ours(text, [], "exact")
+    assert [part.tolist() for part in found] == [[2, 4, 6, 8], 1.5]
+    wide = widen_module(parse(text)).entry
+    assert [text[place : place + 1] for place in wide.offsets] == ["n", "k", "k", "c", "t"]
+
+
+def test_an_error_inside_of_what_is_opened_has_its_place():
+    """And not that of the call."""
+    body = "  k = f32[3] constant({...})\n  ROOT n = f32[3] add(x, k)\n"
+    text = CLASH.replace("  ROOT n = f32[3] negate(x)\n  d = f32[3] multiply(x, n)\n", body)
+    with pytest.raises(TpusimError) as caught:
+        run_ours(text, [np.zeros(3, np.float32)])
+    assert caught.value.span.line == 4
 
 
 def test_an_error_beside_an_opened_call_has_its_place():

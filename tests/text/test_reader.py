@@ -59,7 +59,7 @@ def test_gzipped_files_behind_each_other_are_what_python_unpacks(tmp_path: Path,
 
 
 def test_a_file_of_many_gzipped_ones_takes_no_longer_than_its_size(tmp_path: Path) -> None:
-    """Python's own reader takes the square of it: seconds for a megabyte."""
+    """What is behind the end of each is copied, and must not be all: Python's ``gzip.decompress`` takes the square."""
     line = gzip.compress(b"// line\n", mtime=0)
     times = []
     for count in (4_000, 32_000):
@@ -68,6 +68,11 @@ def test_a_file_of_many_gzipped_ones_takes_no_longer_than_its_size(tmp_path: Pat
         read_content(path)
         times.append(process_time() - begin)
     assert times[1] < 20 * times[0]
+
+
+def test_nothing_is_unpacked_beyond_the_limit() -> None:
+    """Where a file ends at it, the next one may be a bomb."""
+    assert reader._gunzipped(gzip.compress(b"a" * 10) + gzip.compress(bytes(1 << 20)), 10) == b"a" * 10
 
 
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from tpusim.errors import ConfigError
 from tpusim.limits import COUNT
@@ -32,12 +30,14 @@ class AsWritten(Wrapped, argparse.RawDescriptionHelpFormatter):
 
 
 def _columns() -> int:
+    """Return the columns of the terminal, as ``shutil`` finds them."""
+    stated = os.environ.get("COLUMNS", "")
     with suppress(OSError, ValueError):
-        return int(os.environ.get("COLUMNS", 0)) or os.get_terminal_size(1).columns or 80
+        return (int(stated) if stated.isdecimal() else 0) or os.get_terminal_size(1).columns or 80
     return 80
 
 
-class Command(msgspec.Struct, frozen=True):
+class Command(NamedTuple):
     """A command of the command line, or a kind of ``tpusim plot``: its help, its options, and what it does."""
 
     name: str

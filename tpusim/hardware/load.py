@@ -57,20 +57,7 @@ def load_chip(name_or_path: str | Path, overrides: Mapping[str, Any] | None = No
     ``overrides`` maps dotted keys to values in the unit of the key: ``{"hbm.bandwidth_bytes_per_second": 1.2e12}``.
     Raises ConfigError for an unknown chip or key and for a missing, mistyped or implausible value.
     """
-    name = str(name_or_path)
-    if _is_shipped(name) and not overrides:
-        return _shipped_chip(resolve_chip_name(name))
-    return _chip_of(_facts(name_or_path, overrides))
-
-
-@cache
-def _shipped_chip(name: str) -> Chip:
-    """Return a chip as it is shipped: one object, of which a report asks again and again whether a chip is that."""
-    return _chip_of(_facts(name, None))
-
-
-def _chip_of(facts: Mapping[str, Fact]) -> Chip:
-    nested = _put({}, {key: fact.value for key, fact in facts.items()})
+    nested = _put({}, {key: fact.value for key, fact in _facts(name_or_path, overrides).items()})
     # The common table of operations, under what the chip's own file says of some of them.
     operations: Any = load_vector_ops()
     if OPERATIONS in nested:
@@ -137,17 +124,21 @@ def is_as_shipped(chip: Chip) -> bool:
     """Return whether a chip is one of the shipped ones with no figure replaced that a time depends on."""
     if chip.name not in chip_names():
         return False
-    shipped = load_chip(chip.name)
-    return chip is shipped or shipped == msgspec.structs.replace(
-        chip, power=shipped.power, energy=shipped.energy, area=shipped.area
-    )
+    shipped = _shipped_chip(chip.name)
+    return shipped == msgspec.structs.replace(chip, power=shipped.power, energy=shipped.energy, area=shipped.area)
+
+
+@cache
+def _shipped_chip(name: str) -> Chip:
+    """Return a chip as it is shipped, for questions of this file alone: who is handed one may write into it."""
+    return load_chip(name)
 
 
 def changed_figures(chip: Chip) -> dict[str, Any]:
     """Return by key the figures of a shipped chip that are not as shipped; empty for any other chip."""
-    if chip.name not in chip_names() or chip is load_chip(chip.name):
+    if chip.name not in chip_names() or chip == _shipped_chip(chip.name):
         return {}
-    own, shipped = (dict(_quantities(msgspec.to_builtins(one))) for one in (chip, load_chip(chip.name)))
+    own, shipped = (dict(_quantities(msgspec.to_builtins(one))) for one in (chip, _shipped_chip(chip.name)))
     return {key: value for key, value in own.items() if shipped.get(key) != value}
 
 
@@ -251,7 +242,8 @@ def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dic
 
 def _facts_of(name_or_path: str, within: tuple[str, ...]) -> Mapping[str, Fact]:
     """Return the quantities of a chip; ``within`` are the files that have named it as their base."""
-    if _is_shipped(name_or_path):
+    # A shipped chip's name has neither ending nor slash, so no file on disk can stand in for it.
+    if not name_or_path.endswith(".toml") and "/" not in name_or_path:
         return _shipped_facts(resolve_chip_name(name_or_path))
     path = Path(name_or_path)
     if "\0" in name_or_path:
@@ -259,11 +251,6 @@ def _facts_of(name_or_path: str, within: tuple[str, ...]) -> Mapping[str, Fact]:
     if str(path.resolve()) in within:
         raise ConfigError(f"{path}: expected a chip that does not build on this one, found a circle")
     return {key: _followed(fact, (path.stem,)) for key, fact in _file_statements(path, within).items()}
-
-
-def _is_shipped(name_or_path: str) -> bool:
-    """Return whether a chip is named, and no file of one: a name has neither ending nor slash, and no file is it."""
-    return not name_or_path.endswith(".toml") and "/" not in name_or_path
 
 
 @cache

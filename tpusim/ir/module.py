@@ -105,22 +105,25 @@ def with_window(instruction: Instruction, bounds: Mapping[str, tuple[int, ...]])
     return structs.replace(instruction, attributes=instruction.attributes | {"backend_config": config})
 
 
+_PLACES = ("offsets", "source")
+
+
 class _Compared(msgspec.Struct, frozen=True, dict=True, weakref=True, eq=False):
-    """What is equal to another with the same fields but the last, which says where a text has it.
+    """What is equal to another with the same fields but those that say where a text has it.
 
     Where that is, is not part of what it is: two readings of one program compare equal. A ``cached_property`` writes
     past the frozen class, so that a table is built where it is first needed; copies go without.
     """
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._stated() == other._stated()
+        return self._stated() == other._stated() if isinstance(other, _Compared) else NotImplemented
 
     # What msgspec has for structs would compare identities.
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def _stated(self) -> tuple[object, ...]:
-        return tuple([getattr(self, name) for name in self.__struct_fields__[:-1]])
+        return type(self), *[getattr(self, name) for name in self.__struct_fields__ if name not in _PLACES]
 
 
 class Computation(_Compared, frozen=True):

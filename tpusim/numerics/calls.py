@@ -6,6 +6,7 @@ The instructions of what is called take the place of the call; its root takes th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from weakref import finalize
 
 from msgspec import structs
@@ -15,8 +16,9 @@ from tpusim.ir.ops import REARRANGES, WRITTEN_OUT
 from tpusim.numerics.chains import is_chained
 from tpusim.shapes.shape import ArrayShape
 
-_MOST_OPENED = 24
-"""Instructions of a computation that is opened: no more than one chain has, so that calls do not multiply."""
+_MOST_OPENED = 8
+"""Instructions of a computation that is opened, parameters and constants among them: longer ones are chains worth a
+call, and opening them at each of many calls would multiply the instructions."""
 
 _OPENED: dict[tuple[int, int], tuple[Computation, Computation]] = {}
 
@@ -34,18 +36,22 @@ def with_calls_opened(module: Module, computation: Computation) -> Computation:
 
 
 def _opened(module: Module, computation: Computation) -> Computation:
-    taken = {instruction.name for instruction in computation}
-    found = []
-    # A text's places go along: errors show them.
-    places = computation.offsets or (None,) * len(computation.instructions)
-    for instruction, place in zip(computation.instructions, places, strict=True):
-        called = module[instruction.called_computations[0]] if instruction.opcode == "call" else None
-        if called is None or not _is_elementwise(called):
-            found.append((instruction, place))
-        else:
-            found += [(inner, place) for inner in _body(instruction, called, taken)]
-    offsets = tuple(place for _, place in found if place is not None)
-    return structs.replace(computation, instructions=tuple(instruction for instruction, _ in found), offsets=offsets)
+    called = {one.name: module[names[0]] for one, names in computation.calls if one.opcode == "call"}
+    bodies = {name: body for name, body in called.items() if _is_elementwise(body)}
+    if not bodies:
+        return computation
+    taken = set(computation.by_name)
+    found: list[tuple[Instruction, int | None]] = []
+    for instruction, place in _placed(computation):
+        body = bodies.get(instruction.name)
+        found += [(instruction, place)] if body is None else _body(instruction, body, taken)
+    instructions, places = zip(*found, strict=True)
+    return structs.replace(computation, instructions=instructions, offsets=() if None in places else places)
+
+
+def _placed(computation: Computation) -> Iterator[tuple[Instruction, int | None]]:
+    """Yield instructions with their places in the text, which errors show, if there is one."""
+    return zip(computation.instructions, computation.offsets or repeat(None), strict=False)
 
 
 def _is_elementwise(called: Computation) -> bool:
@@ -61,16 +67,17 @@ def _is_beside(instruction: Instruction) -> bool:
     return is_array and (instruction.opcode in WRITTEN_OUT or instruction.opcode in REARRANGES)
 
 
-def _body(call: Instruction, called: Computation, taken: set[str]) -> Iterator[Instruction]:
-    """Yield what a call does, under names that are not ``taken``, which grows."""
+def _body(call: Instruction, called: Computation, taken: set[str]) -> Iterator[tuple[Instruction, int | None]]:
+    """Yield what a call does with the places of that, under names that are not ``taken``, which grows."""
     names: dict[str, str] = {}
-    for inner in called:
+    for inner, place in _placed(called):
         if inner.opcode == "parameter":
             names[inner.name] = call.operands[inner.immediate]  # type: ignore[index]
             continue
         name = call.name if inner.name == called.root_name else inner.name
-        while name in taken and name != call.name:
+        while name in taken and inner.name != called.root_name:
             name += f".{call.name}"
         taken.add(name)
         names[inner.name] = name
-        yield structs.replace(inner, name=name, operands=tuple(names[operand] for operand in inner.operands))
+        made = structs.replace(inner, name=name, operands=tuple(names[operand] for operand in inner.operands))
+        yield made, place

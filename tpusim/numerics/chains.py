@@ -19,7 +19,7 @@ from tpusim.numerics.values.strips import Step
 from tpusim.shapes.shape import ArrayShape
 
 _MOST_MEMBERS = 24
-"""Instructions of a chain: with one block of each the cache is full."""
+"""Instructions of a chain: with one strip of each, or a few blocks under way, a level of cache is full."""
 
 
 class Unit(NamedTuple):

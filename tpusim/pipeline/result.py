@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tpusim.analysis.path.critical import CriticalPath
 
 
-class Result(Shown, msgspec.Struct, frozen=True, dict=True, eq=False):
+class Result(Shown, msgspec.Struct, frozen=True, dict=True, weakref=True):
     """A run: the lowered program, the chip, what happened, and the numbers that follow from it.
 
     ``pod`` is what all devices and links did; ``timeline`` that of the device which ended last. ``module`` is what the

@@ -247,6 +247,8 @@ def execute(
     UnsupportedError for values that do not fit the memory of this machine.
     """
     # NumPy, Numba and the kernels load only where values are computed.
+    from dataclasses import replace
+
     from tpusim.numerics.execute import execute_module
     from tpusim.numerics.files import take_inputs
     from tpusim.numerics.site import Settings
@@ -268,11 +270,11 @@ def execute(
         raise UnsupportedError(f"{module.name}: {fault}")
     shapes = [parameter.shape for parameter in module.entry.parameters]
     values = take_inputs(inputs, shapes) if isinstance(inputs, Mapping) else inputs
-    stated: dict[str, Any] = {"max_iterations": max_iterations, "seed": seed}
-    with suppress(ConfigError) if chip is None else nullcontext():
-        stated["array_depth"] = choose_chip(module, provenance_of(module), chip=chip).mxu.rows
     # Text reads the constants.
-    settings = Settings(literal_values, precision, **stated)
+    settings = Settings(literal_values, precision, max_iterations=max_iterations, seed=seed)
+    with suppress(ConfigError) if chip is None else nullcontext():
+        depth = choose_chip(module, provenance_of(module), chip=chip).mxu.rows
+        settings = replace(settings, array_depth=depth)
     try:
         results = execute_module(verified, values, settings, infeed, outfeed)
     except MemoryError as error:

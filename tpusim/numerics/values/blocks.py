@@ -26,7 +26,7 @@ BLOCK_ELEMENTS = 1 << 18
 processors. Smaller blocks have more calls, which cost more than the second level saves."""
 
 STRIP_ELEMENTS = 1 << 11
-"""Elements per strip of compiled steps: a few rows of 8 KB, all in the first level of cache."""
+"""Elements per strip of compiled steps: 8 KB for each, of which a step takes and gives three."""
 
 STRIP_BLOCK_ELEMENTS = 1 << 16
 """Elements that compiled steps are called for at once; their operands, in f32, stay in the second level of cache."""

@@ -7,7 +7,7 @@ type, and a conversion that the program itself asks for still rounds.
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import chain, count, repeat
 
 from msgspec import structs
 
@@ -40,8 +40,10 @@ def widen_module(module: Module) -> Module:
 
 def _wide_computation(computation: Computation) -> Computation:
     taken = {instruction.name for instruction in computation.instructions}
-    wide = (each for i in computation.instructions for each in _wide_instructions(computation, i, taken))
-    return structs.replace(computation, instructions=tuple(wide))
+    wide = [_wide_instructions(computation, instruction, taken) for instruction in computation.instructions]
+    # What was one instruction has one place in the text.
+    offsets = chain.from_iterable(map(repeat, computation.offsets, map(len, wide)))
+    return structs.replace(computation, instructions=tuple(chain.from_iterable(wide)), offsets=tuple(offsets))
 
 
 def _wide_instructions(computation: Computation, instruction: Instruction, taken: set[str]) -> tuple[Instruction, ...]:

@@ -1,8 +1,12 @@
 """Runs steps of element-wise arithmetic in compiled code, on one strip of the elements after the other.
 
-A strip is short enough for all that the steps make of it to stay in the first level of cache; a call of NumPy's for
-each step and strip would cost more than that saves. Only steps whose kernels are listed here run so: those that IEEE
-754 or a comparison defines to the last bit. What a library defines (exponentials, powers) stays NumPy's.
+A strip is short enough for what a step takes and gives to be in the first level of cache, and for all that the steps
+make of it to be in the second; a call of NumPy's for each step and strip would cost more than that saves. Only steps
+whose kernels are listed here run so: those that IEEE 754 or a comparison defines to the last bit. What a library
+defines (exponentials, powers) stays NumPy's.
+
+Numba keeps what it has compiled for as long as this file does not change: whoever changes the kernels that it takes
+from other files has to delete ``__pycache__`` beside it.
 """
 
 from __future__ import annotations

@@ -81,8 +81,9 @@ def _check_calls(computation: Computation, places: Mapping[str, int]) -> Iterato
     """Check that what a computation calls stands before it, which it does not itself."""
     own = places[computation.name]
     for instruction, names in computation.calls:
+        call = Call(computation, instruction)
         for name in names:
-            if places.get(name, own) >= own:
-                late = f"{str(name)!r} not before {computation.name!r}" if name in places else ""
-                label = "computation_c2" if late else "computation_c1"
-                yield at(Call(computation, instruction), label, late or repr(str(name)))
+            if name not in places:
+                yield at(call, "computation_c1", repr(str(name)))
+            elif places[name] >= own:
+                yield at(call, "computation_c2", f"{str(name)!r} not before {computation.name!r}")
