@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from tpusim import __version__
 from tpusim.cli.main import COMMANDS, main
+from tpusim.cli.options import AsWritten
 
 ROOT = Path(__file__).parents[2]
 TRACE = ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz"
@@ -27,6 +31,23 @@ def test_a_reader_that_goes_is_no_failure(words):
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(timeout=60) == 141
+
+
+@pytest.mark.parametrize("stated", [None, "", "60", "0", "-5", "abc", "9" * 5000])
+def test_helps_are_as_wide_as_pythons_own(monkeypatch, stated):
+    """What COLUMNS says, else the terminal; what is no number of columns says nothing."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if stated is not None:
+        monkeypatch.setenv("COLUMNS", stated)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((150, 40)))
+    assert AsWritten("tpusim")._width == shutil.get_terminal_size().columns - 2
+
+
+def test_a_help_in_a_pipe_has_eighty_columns(monkeypatch):
+    """Where no terminal says otherwise."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(os, "get_terminal_size", Mock(side_effect=OSError))
+    assert AsWritten("tpusim")._width == 78
 
 
 def test_the_version_names_the_commit(capsys):

@@ -68,6 +68,15 @@ def test_importing_loads_no_heavy_library(module: str) -> None:
     assert not HEAVY & set(run.stdout.split())
 
 
+@pytest.mark.parametrize("arguments", [(), ("run",)])
+def test_helps_need_no_library(arguments: tuple[str, ...]) -> None:
+    """Those of all commands and of one come from the standard library alone: msgspec takes half of their time."""
+    _skip_without("tpusim.__main__")
+    code = "import sys; from tpusim.cli.main import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+    run = _python("-c", f"{code}print('msgspec' in sys.modules)", *arguments, "--help")
+    assert run.stdout.endswith("False\n"), run.stderr
+
+
 def test_simpy_comes_without_the_libraries_that_it_asks_for_its_version_and_tells_it_all_the_same() -> None:
     """The standard library's own reader of mail is the largest of what a version takes to look up."""
     first, asked = _python("-c", OF_SIMPY).stdout.splitlines()

@@ -85,6 +85,19 @@ def test_anything_else_does(changes: tuple[tuple[str, str], ...]) -> None:
     assert not are_alike(ONE, *changes)
 
 
+def test_how_many_operands_each_has_makes_a_difference() -> None:
+    """All of them together may be the same: of (x), (x, y) and of (x, x), (y)."""
+    parts = ("a", "a, b"), ("a, a", "b")
+    one, other = (
+        "%one {\n  %a = f32[8] parameter(0)\n  %b = f32[8] parameter(1)\n"
+        + f'  %c = f32[8] custom-call({first}), custom_call_target="k"\n'
+        + f'  ROOT %d = f32[8] custom-call({second}), custom_call_target="k"\n}}\n'
+        for first, second in parts
+    )
+    numbers = with_two(one, other).likeness.numbers
+    assert numbers["one"] != numbers["two"]
+
+
 def test_what_one_name_stands_for_makes_a_difference() -> None:
     """To run after ``a`` is something else where another instruction has that name."""
     swapped = (("%a ", "%z "), ("%b ", "%a "), ("%z ", "%b "), ("(%a)", "(%z)"), ("(%b)", "(%a)"), ("(%z)", "(%b)"))

@@ -56,17 +56,22 @@ def test_a_chain_is_what_has_no_users_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("mode", ["tpu", "exact"])
+@pytest.mark.parametrize("in_strips", [False, True])
 @pytest.mark.parametrize("block", [7, 1 << 15])
 def test_a_chain_computes_what_its_instructions_do_one_by_one(
-    monkeypatch: pytest.MonkeyPatch, mode: str, block: int
+    monkeypatch: pytest.MonkeyPatch, mode: str, block: int, in_strips: bool
 ) -> None:
-    """To the bit, with results too small to be normal, NaN, infinities and zeros of both signs."""
+    """To the bit, with results too small to be normal, NaN, infinities and zeros of both signs; alone by NumPy."""
     rng = np.random.default_rng(1)
     x = rng.standard_normal((6, 50)).astype(BFLOAT16)
     x[0, :6] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-20]
     inputs = [x, rng.standard_normal(50).astype(BFLOAT16)]
-    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", block)
+    for name in ("BLOCK_ELEMENTS", "STRIP_BLOCK_ELEMENTS", "STRIP_ELEMENTS"):
+        monkeypatch.setattr(blocks, name, block)
+    if not in_strips:
+        monkeypatch.setattr(blocks, "program_of", lambda *_: None)
     at_once = run_ours(NORM, inputs, mode)[0]
+    monkeypatch.setattr(blocks, "program_of", lambda *_: None)
     monkeypatch.setattr(chains, "_MOST_MEMBERS", 1)
     one_by_one = run_ours(NORM, inputs, mode)[0]
     np.testing.assert_array_equal(at_once.view(np.uint16), one_by_one.view(np.uint16))

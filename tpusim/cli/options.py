@@ -31,10 +31,12 @@ class AsWritten(Wrapped, argparse.RawDescriptionHelpFormatter):
 
 def _columns() -> int:
     """Return the columns of the terminal, as ``shutil`` finds them."""
-    stated = os.environ.get("COLUMNS", "")
+    stated = found = 0
+    with suppress(ValueError):
+        stated = int(os.environ.get("COLUMNS", ""))
     with suppress(OSError, ValueError):
-        return (int(stated) if stated.isdecimal() else 0) or os.get_terminal_size(1).columns or 80
-    return 80
+        found = os.get_terminal_size(1).columns
+    return (stated if stated > 0 else found) or 80
 
 
 class Command(NamedTuple):

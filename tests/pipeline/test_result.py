@@ -1,0 +1,49 @@
+"""Modules and results as values: compared, copied, held weakly."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import weakref
+from pathlib import Path
+from unittest.mock import ANY
+
+import pytest
+from msgspec import structs
+
+import tpusim
+
+TRACE = Path(__file__).parents[2] / "traces/mlp_b1024.v5e.hlo.txt.gz"
+
+
+@pytest.fixture(scope="module")
+def module() -> tpusim.Module:
+    """A small program."""
+    return tpusim.load(TRACE)
+
+
+def test_two_runs_of_a_program_are_equal(module: tpusim.Module) -> None:
+    """And so are copies, with or without what has been asked of a run."""
+    first, second = tpusim.simulate(module), tpusim.simulate(module)
+    assert first.summary == second.summary
+    assert first == second
+    assert pickle.loads(pickle.dumps(first)) == copy.copy(first) == copy.deepcopy(first) == first
+    assert first != tpusim.simulate(module, overrides={"hbm.bandwidth_bytes_per_second": 1e11})
+
+
+def test_two_readings_of_a_program_are_equal(module: tpusim.Module) -> None:
+    """Wherever a text has it; another name is another program."""
+    entry = module.entry
+    assert structs.replace(module, source=None) == module
+    assert structs.replace(entry, offsets=()) == entry
+    assert structs.replace(entry, name="other") != entry
+    assert structs.replace(module, name="other") != module
+    assert module != entry
+    assert module == ANY
+
+
+def test_modules_and_runs_may_be_held_weakly(module: tpusim.Module) -> None:
+    """By caches of others."""
+    run = tpusim.simulate(module)
+    assert weakref.ref(module)() is module
+    assert weakref.ref(run)() is run
