@@ -97,7 +97,8 @@ def _other_dimensions(random: Random, lines: list[str], text: str) -> str:
         del sizes[place]
     elif kind == 2:
         random.shuffle(sizes)
-    elif kind == 3:
+    # What an earlier change has made of it may have more digits than Python reads.
+    elif kind == 3 and len(sizes[place]) < 19:
         sizes[place] = str(max(0, int(sizes[place]) + random.choice((-1, 1, 8))))
     else:
         sizes[place] = random.choice(("0", "1", "2", "128", "100000", *HUGE))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 import tests.robust.surfaces
 from tests.robust import contract
 from tests.robust.contract import SURFACES, Hang, Surface, Wrong, ends_well, run_seeds
-from tests.robust.programs import mutated_hlo, scheduled
+from tests.robust.mutations import mutated_text
+from tests.robust.programs import OF_HLO, mutated_hlo, scheduled
 from tests.robust.surfaces.hlo import take_scheduled
 
 CRASHERS = sorted((Path(__file__).parents[1] / "data" / "crashers").iterdir())
@@ -90,3 +92,9 @@ def test_the_contract_notices_memory():
     """Beyond 64 MiB and 40 bytes for each of the input."""
     report = run_seeds(Surface("made", lambda random: b"x", lambda content, folder: bytearray(80 << 20), 1), [0])
     assert [found.kind for found in report.faults] == ["memory"]
+
+
+def test_any_mutant_can_be_mutated_again():
+    """Also one whose sizes have more digits than Python reads."""
+    text = f"HloModule m\nENTRY e {{\n  ROOT x = f32[{'9' * 5000},8] parameter(0)\n}}\n"
+    assert len({mutated_text(Random(seed), text, OF_HLO) for seed in range(2000)}) > 100
