@@ -152,6 +152,35 @@ def holders(draw, depth: int):
 
 
 @settings(max_examples=150)
+@given(st.lists(holders(2), min_size=1, max_size=3, unique_by=lambda step: step.name), st.integers(2, 60))
+def test_rounds_of_choices_take_what_their_trips_take(steps, trips):
+    """Where what is about to be chosen comes again, the clock jumps over all rounds to come, and they are counted."""
+    loop = Loop(name="l", opcode="while", trips=trips, body=(COPY, DONE, *steps))
+    program = Program(name="p", chip="v5e", steps=(loop, KERNEL))
+    found = []
+    for shown in (0, 10**6):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(control, "_SHOWN_TRIPS", shown)
+            timeline = simulate_pod([program], load_chip("v5e")).last
+        counts = Counter()
+        for record in timeline.records:
+            counts[record.name, record.opcode, record.step, record.end_ps - record.start_ps] += record.count
+        found.append((timeline.total_ps, counts))
+    assert found[0] == found[1]
+
+
+def test_a_loop_of_ages_in_which_something_is_chosen_takes_no_time():
+    """Two trips, then one, and so on, 2^31 times."""
+    inner = Loop(name="i", opcode="while", trips=2, choices=(Choice((2, 1)),), body=(KERNEL,))
+    times = [
+        run("v5e:1x1", Loop(name="l", opcode="while", trips=trips, body=(inner,))).last.total_ps
+        for trips in (2, 2**31, 2**31 + 1, 1)
+    ]
+    assert times[1] == times[0] * 2**30
+    assert times[2] == times[1] + times[3]
+
+
+@settings(max_examples=150)
 @given(st.lists(holders(2), min_size=1, max_size=3, unique_by=lambda step: step.name), st.integers(2, 9))
 def test_trips_with_the_same_choices_are_as_if_played(steps, trips):
     """What is chosen from trip to trip repeats: each kind of trip is played once, and the time line shows them all."""

@@ -70,6 +70,8 @@ class Core:
         self._visits: Counter[object] = Counter()
         # Where visits differ, in the order in which they were made.
         self.choices: list[tuple[Loop | Branch, int]] = []
+        # How often trips were jumped over in which something was chosen.
+        self.jumps = 0
         self._collectives: dict[str, Collective] = {}
         # One table for all computations: a loop may end what was started before it.
         self._started: dict[str, tuple[Event, str]] = {}
@@ -122,6 +124,12 @@ class Core:
         """Return what ``chosen`` will return for a step that chooses anew at each visit, so many visits later."""
         values = self.device.cohort.devices.chosen_values(step, self.device.number)
         return values[(self._visits[id(step)] + ahead) % len(values)]
+
+    def next_choices(self) -> tuple[int, ...]:
+        """Return where all that choose anew at each visit stand in what they choose in turn."""
+        devices, number = self.device.cohort.devices, self.device.number
+        turns = ((id(step), devices.chosen_values(step, number)) for step in self.device.cohort.program.choosers)
+        return tuple([self._visits[key] % len(values) for key, values in turns if len(values) > 1])
 
     def choose(self, choices: Choices) -> None:
         """Take choices as made, of what is not played because it was before."""

@@ -32,7 +32,11 @@ def run_loop(core: Core, loop: Loop) -> Holding:
     watch, done = _watch(core, loop), 0
     trips = core.chosen(loop, loop.trips)
     known = _known_trips(core, loop)
+    rounds = _Rounds(core, loop) if known else None
     while done < trips:
+        if rounds and (again := (yield from rounds.jump(done, trips))):
+            done += again
+            continue
         # Asked before the trip as well: a copy that lands during it makes it slower than those to come.
         begin_ps, mark, was_alone = core.now_ps, core.recorded.mark(), device.is_alone
         if known is not None and was_alone and (yield from _played_before(core, known)):
@@ -46,7 +50,7 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         yield loop.body
         done += 1
         left, trip_ps = trips - done, core.now_ps - begin_ps
-        if known is not None and was_alone and device.is_alone:
+        if known and rounds and was_alone and device.is_alone and rounds.is_whole:
             _enter(known, core.choices[chosen:], _visited(core, begin_ps, mark, carried))
         if watch:
             is_alone = was_alone and device.is_alone
@@ -62,6 +66,52 @@ def run_loop(core: Core, loop: Loop) -> Holding:
             yield core.env.timeout(left * trip_ps)
             done = trips
     yield loop.condition
+
+
+_SHOWN_TRIPS = 2**10
+"""Of a loop in which something is chosen: a time line shows as many, each by itself, before it counts."""
+
+
+class _Rounds:
+    """What is about to be chosen at the trips of one visit to a loop, which comes again after some: those are a round.
+
+    Rounds repeat as trips do where nothing is under way beside the core when each of their trips begins. What was
+    chosen in rounds that were jumped over is written down nowhere: what contains them is not kept by what was chosen.
+    """
+
+    def __init__(self, core: Core, loop: Loop) -> None:
+        self._core, self._loop, self._jumps = core, loop, core.jumps
+        self._begun: dict[tuple[int, ...], tuple[int, int, int, Sequence[float]]] = {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all has been written down that was chosen in this visit, or within it."""
+        return self._core.jumps == self._jumps
+
+    def jump(self, done: int, trips: int) -> Generator[Event, Any, int]:
+        """Let the clock jump over the rounds to come, if a round has just ended; return how many trips these are."""
+        core, world = self._core, self._core.device.world
+        if done < _SHOWN_TRIPS:
+            return 0
+        if not core.device.is_alone:
+            self._begun.clear()
+            return 0
+        state = core.next_choices()
+        if state not in self._begun:
+            self._begun[state] = done, core.now_ps, core.recorded.mark(), world.carried()
+            return 0
+        first, begin_ps, mark, carried = self._begun[state]
+        rounds = (trips - done) // (done - first)
+        self._begun.clear()
+        if not rounds:
+            return 0
+        rest_ps = rounds * (core.now_ps - begin_ps)
+        core.recorded.repeat(self._loop.name, mark, (core.now_ps, core.now_ps + rest_ps), rounds)
+        if world.for_all:
+            world.repeat(carried, rounds)
+        core.jumps += 1
+        yield core.env.timeout(rest_ps)
+        return rounds * (done - first)
 
 
 def _jump(core: Core, step: AnyStep) -> Activity:
