@@ -35,6 +35,7 @@ ALLOWED: dict[str, str] = {
     "tpusim/machine/steps/kernel.py": "a nanosecond, below which the order of two ends is chance",
     "tpusim/machine/waits.py": "how many devices a message names",
     "tpusim/machine/world.py": "trips that are played before a loop is given up",
+    "tpusim/machine/steps/control.py": "how many trips in which something is chosen are shown each by itself",
 }
 """Files whose numbers are of algorithms and texts, and which these are."""
 
