@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeVar
 
 from tpusim.errors import SimulationError
@@ -127,9 +128,15 @@ class Core:
 
     def next_choices(self) -> tuple[int, ...]:
         """Return where all that choose anew at each visit stand in what they choose in turn."""
-        devices, number = self.device.cohort.devices, self.device.number
-        turns = ((id(step), devices.chosen_values(step, number)) for step in self.device.cohort.program.choosers)
-        return tuple([self._visits[key] % len(values) for key, values in turns if len(values) > 1])
+        visits = self._visits
+        return tuple([visits[key] % count for key, count in self._turns])
+
+    @cached_property
+    def _turns(self) -> list[tuple[int, int]]:
+        """All that choose anew at each visit, by identity, each with how many choices it makes in turn."""
+        cohort, number = self.device.cohort, self.device.number
+        counts = ((id(step), len(cohort.devices.chosen_values(step, number))) for step in cohort.program.choosers)
+        return [(key, count) for key, count in counts if count > 1]
 
     def choose(self, choices: Choices) -> None:
         """Take choices as made, of what is not played because it was before."""
