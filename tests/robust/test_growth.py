@@ -74,8 +74,9 @@ def test_runs_of_one_command_leave_no_garbage_that_adds_up(tmp_path):
         path = tmp_path / f"p{devices}.hlo.txt"
         path.write_text(PROGRAMS["permutes"].text(devices))
         code = (
-            "import sys, resource; from tpusim.cli.entry import run_process; run_process();"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, file=sys.stderr)"
+            "import atexit, sys, resource; from tpusim.cli.entry import run_process;"
+            "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10;"
+            "atexit.register(lambda: print(peak(), file=sys.stderr)); run_process()"
         )
         command = [sys.executable, "-c", code, "explain", str(path), "--chip", "v5p"]
         return int(subprocess.run(command, check=True, capture_output=True, text=True).stderr)

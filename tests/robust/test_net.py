@@ -46,6 +46,29 @@ def test_closed_streams_end_quietly(closed):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("", ""),
+        ("atexit.register(print, 'at exit')", "goes on\nat exit\n"),
+        ("sys.setprofile(lambda *_: None)", "goes on\n"),
+        ("threading.Timer(0.5, print, ['the last']).start()", "goes on\nthe last\n"),
+    ],
+)
+def test_a_process_ends_at_once_unless_something_waits_for_its_end(before, said):
+    """Coverage, profilers and pools do; all that was printed has come through a pipe, and so has the code."""
+    modules = "import atexit, sys" + ", threading" * ("threading" in before)
+    code = f"{modules}\n{before}\nfrom tpusim.cli.entry import run_process\ncode = run_process()\n"
+    command = [sys.executable, "-c", f"{code}print('goes on')\nsys.exit(code)"]
+    done = subprocess.run([*command, "layout", "f32[8,128]"], capture_output=True, text=True, check=True)
+    assert "f32[8,128]" in done.stdout
+    assert done.stdout.endswith(f"\n{said}")
+    assert ("goes on" in done.stdout) == bool(said)
+    refused = subprocess.run([*command, "check", "nowhere.hlo"], capture_output=True, text=True, check=False)
+    assert (refused.returncode, refused.stdout) == (1, said)
+    assert refused.stderr.startswith("tpusim: nowhere.hlo")
+
+
 @pytest.mark.slow
 def test_a_program_from_a_closed_stream_is_refused():
     """There is nothing to read."""
