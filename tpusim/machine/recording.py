@@ -12,10 +12,10 @@ from msgspec import structs
 from tpusim.nesting import walk_nested
 from tpusim.timeline.records import Record, Repeat
 
-_MOST_RECORDS = 2**16
+_MOST_RECORDS = 2**17
 """Of a time line that writes out what is shared: calls of calls would have as many as there are ways through them."""
 
-_MOST_TIMES = 4
+_MOST_TIMES = 2
 """It may have more, up to so many times what is recorded once."""
 
 
