@@ -23,7 +23,7 @@ _SHOWN_DIGITS: Final = 40
 _ROOM_BYTES: Final = 2 << 30
 _ROOM_PER_BYTE: Final = 100
 _MOST_NESTED: Final = 200
-_BRACKETS: Final = re.compile(rb"[\[({<]{%d}" % _MOST_NESTED)
+_BRACKETS: Final = rb"[\[({<]{%d}" % _MOST_NESTED
 
 
 class Limit(NamedTuple):
@@ -120,7 +120,7 @@ def bounded(content: bytes, name: str) -> Iterator[None]:
 
     Raises ProgramError where it would go beyond, and for what lies so deep that a reader's stack would end.
     """
-    if _BRACKETS.search(content):
+    if re.search(_BRACKETS, content):
         raise ProgramError(f"{name}: expected brackets at most {_MOST_NESTED} deep, found more")
     before = _limit_memory(_ROOM_BYTES + _ROOM_PER_BYTE * len(content))
     try:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-_NOT_ASCII = re.compile(r"[^\n\t -~]+")
+_NOT_ASCII = r"[^\n\t -~]+"
 
 
 def answer(options: Namespace, page: Callable[..., Any], render: Callable[..., None], *found: Any) -> None:
@@ -26,7 +26,7 @@ def write(text: str) -> None:
 
 def write_stage(text: str) -> None:
     """Write the JSON of a stage in ASCII, with escapes of JSON for what a terminal would obey."""
-    write(_NOT_ASCII.sub(_in_json, text))
+    write(re.sub(_NOT_ASCII, _in_json, text))
 
 
 def _in_json(found: re.Match[str]) -> str:
@@ -39,7 +39,7 @@ def write_hlo(text: str) -> None:
 
     Letters beyond U+FFFF have none; what a terminal would obey among them is replaced.
     """
-    write(_NOT_ASCII.sub(lambda found: "".join(map(_in_hlo, found[0])), text))
+    write(re.sub(_NOT_ASCII, lambda found: "".join(map(_in_hlo, found[0])), text))
 
 
 def _in_hlo(character: str) -> str:

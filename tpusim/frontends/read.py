@@ -21,7 +21,7 @@ from tpusim.source import SourceText
 
 # Never going back: a way back for each of a million blanks takes 100 MB.
 _MLIR_TEXT: Final = re.compile(rb'(?:\s++|//[^\n]*+)*+(?:module\s*[@{a]|"builtin\.module"|func\.func\b|[#!]\w+\s*=)')
-_MLIR_PLACE: Final = re.compile(r"(?:^|\s)-:(\d+):(\d+): error: ([^\n]*)")
+_MLIR_PLACE: Final = r"(?:^|\s)-:(\d+):(\d+): error: ([^\n]*)"
 
 _SHARED: Final = "sharding={devices="
 
@@ -90,7 +90,7 @@ def _whole_stablehlo(content: bytes, name: str) -> str:
 
 def _refused(content: bytes, name: str, reason: str, version: str) -> ProgramError:
     """Return what MLIR says of a module: for text with the place that it points at."""
-    found = _MLIR_PLACE.search(reason)
+    found = re.search(_MLIR_PLACE, reason)
     message = found[3] if found else reason.partition("\n")[0]
     expected = f"expected StableHLO with a function 'main', as XLA (jaxlib {version}) reads it, found: {message}"
     if not found or content.startswith(BYTECODE):

@@ -25,8 +25,9 @@ DEFAULT_DEPTH = 2
 """Items that may wait in a queue: one on its way while another is in use."""
 
 _PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
-_TIME = re.compile(r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(ns|us|ms|s)")
-_FORM = re.compile(r"(?:(constant|normal|exponential):)?([^:]+)(?::([^:]+))?(?::(\d+))?")
+# Patterns of what hardly any run is given: texts, which what asks has compiled.
+_TIME = r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(ns|us|ms|s)"
+_FORM = r"(?:(constant|normal|exponential):)?([^:]+)(?::([^:]+))?(?::(\d+))?"
 
 
 class Feed(msgspec.Struct, frozen=True):
@@ -48,7 +49,7 @@ class Feed(msgspec.Struct, frozen=True):
 
 def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
     """Return the pace that a text or a file of that name describes; raise ConfigError for anything else."""
-    match = _FORM.fullmatch(text.strip())
+    match = re.fullmatch(_FORM, text.strip())
     mean = _seconds(match[2]) if match else None
     if fault := QUEUE_DEPTH.fault(depth):
         raise ConfigError(f"queue depth: {fault}")
@@ -69,7 +70,7 @@ def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
 
 
 def _seconds(text: str) -> float | None:
-    match = _TIME.fullmatch(text.strip())
+    match = re.fullmatch(_TIME, text.strip())
     return float(match[1]) / _PER_SECOND[match[2]] if match else None
 
 

@@ -29,7 +29,7 @@ FLATTENED_ID: Final = "flattened_id"
 
 _NUMBER = re.compile(r"\b\d{1,9}\b")
 _PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
-_PAIR = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+_PAIR = r"\{\s*(\d+)\s*,\s*(\d+)\s*\}"
 
 
 def group_mode(opcode: str, attributes: Mapping[str, Any]) -> str:
@@ -89,7 +89,7 @@ def channel_pairs(module: Module, transfer: Instruction) -> Pairs | None:
     raw = frontend_attributes(transfer.attributes).get(_PAIRS_ATTRIBUTE)
     if raw is None:
         return None
-    stated = [(int(source), int(target)) for source, target in _PAIR.findall(raw)]
+    stated = [(int(source), int(target)) for source, target in re.findall(_PAIR, raw)]
     # With partitions the pairs are of partitions, as those of a permute with a channel are.
     return tuple((source, target) for source, target in _devices_of(module, stated, module.partition_count > 1))
 

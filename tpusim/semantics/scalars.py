@@ -29,7 +29,7 @@ State = dict[int | str, Number]
 _DEEPEST = 200
 """So deep may scalars depend on each other; beyond it Python's own limit of recursion would come near."""
 
-_INTEGERS = re.compile(r"\{\s*-?\d+(\s*,\s*-?\d+)*\s*\}")
+_INTEGERS = r"\{\s*-?\d+(\s*,\s*-?\d+)*\s*\}"
 
 
 class Unknown(Exception):
@@ -41,7 +41,7 @@ def table_of(computation: Computation, made: Instruction) -> list[int] | None:
     while made.opcode in SAME_ELEMENTS:
         made = computation[made.operands[0]]
     text = made.immediate.text if isinstance(made.immediate, Literal) else ""
-    return [int(number) for number in text.strip("{} ").split(",")] if _INTEGERS.fullmatch(text) else None
+    return [int(number) for number in text.strip("{} ").split(",")] if re.fullmatch(_INTEGERS, text) else None
 
 
 def literal_number(literal: int | Literal | None) -> Number | None:

@@ -10,7 +10,7 @@ import re
 
 from tpusim.text.lexer import Lexer
 
-_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]++)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
+_ESCAPE = rb"(?s)\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]++)|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))"
 _CONTROLS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _LETTERS = _CONTROLS | {mark: mark for mark in (b"\\", b"?", b"'", b'"')}
 # As absl::CEscape, which XLA prints strings with, writes every byte: as itself, by name, or octal.
@@ -29,7 +29,7 @@ def take_string(lexer: Lexer, what: str = "a string") -> str:
     if "\\" not in body:
         return body
     try:
-        return _ESCAPE.sub(_unescaped, body.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+        return re.sub(_ESCAPE, _unescaped, body.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
     except (KeyError, ValueError, OverflowError):
         return lexer.fail("this string holds an escape that C does not know", start)
 

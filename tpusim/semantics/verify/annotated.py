@@ -12,10 +12,10 @@ from tpusim.semantics.verify.view import Call, Finding, View, at, checks
 from tpusim.shapes.shape import ArrayShape
 
 _TILES = re.compile(r"devices=\[([\d,]+)\](<=)?([\d,]*)")
-_LAST_DIMENSIONS = re.compile(r"last_tile_dims=\{([^}]*)\}")
+_LAST_DIMENSIONS = r"last_tile_dims=\{([^}]*)\}"
 # A leaf is one token, with the braces of its shape index inside.
-_QUOTED = re.compile(r'"(?:[^"\\]++|\\.)*+"')
-_ORIGIN_TOKEN = re.compile(r"[(),]|\{[^{}]*(?:\{[^{}]*\})?[^{}]*\}")
+_QUOTED = r'"(?:[^"\\]++|\\.)*+"'
+_ORIGIN_TOKEN = r"[(),]|\{[^{}]*(?:\{[^{}]*\})?[^{}]*\}"
 # Blanks inside a sharding are the writer's choice and no disagreement.
 _SPACE = re.compile(r"\s+")
 
@@ -39,7 +39,7 @@ def _check_sharding(call: Call) -> Iterator[Finding]:
     found = _TILES.search(text)
     if found is None or not isinstance(shape, ArrayShape) or text.startswith("{{"):
         return
-    last = _LAST_DIMENSIONS.search(text)
+    last = re.search(_LAST_DIMENSIONS, text)
     # Last dimensions that say how tiles are replicated belong to no dimension of the array.
     beyond = len(last[1].split(",")) if last else int("last_tile_dim_replicate" in text)
     if len(found[1].split(",")) - beyond != shape.rank:
@@ -53,7 +53,7 @@ def _check_sharding(call: Call) -> Iterator[Finding]:
 def _check_origin(call: Call) -> Iterator[Finding]:
     text = call.instruction.attributes["origin"]
     # What stands in quotes is a name, whatever characters it has.
-    leaves = list(_origin_leaves(_QUOTED.sub('""', text[1:-1])))
+    leaves = list(_origin_leaves(re.sub(_QUOTED, '""', text[1:-1])))
     if leaves != [index for index, _ in indexed_leaves(call.instruction.shape)]:
         yield at(call, "origin_c1", f"{text[:80]} for {plain(call.instruction.shape)}")
 
@@ -61,7 +61,7 @@ def _check_origin(call: Call) -> Iterator[Finding]:
 def _origin_leaves(text: str) -> Iterator[tuple[int, ...]]:
     """Yield the index of each leaf of a tree such as ``({"a"}, ({"b"}, {}))``."""
     index: list[int] = []
-    for token in _ORIGIN_TOKEN.findall(text):
+    for token in re.findall(_ORIGIN_TOKEN, text):
         if token == "(":
             index.append(0)
         elif token == ")" and index:

@@ -19,9 +19,9 @@ from tpusim.limits import bounded
 
 _DIALECT = "stable_mosaic."
 # How MLIR writes a byte that is no ASCII.
-_ESCAPED = re.compile(rb"\\([0-9A-F]{2})")
+_ESCAPED = rb"\\([0-9A-F]{2})"
 # A place within names and calls, the innermost first: ``"get"("f"("kernels.py":12:4 to :28))``.
-_PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
+_PLACE = r'"([^"]+)":(\d+):\d+'
 _MOST_ELEMENTS = 1 << 16
 """Elements up to which a constant that is not all one value is kept."""
 
@@ -70,7 +70,7 @@ def _read(content: bytes, name: str) -> KernelBody:
 def _require_text(module: Any) -> None:
     """Raise ValueError for a module with a name that is no text: to ask MLIR's Python for it would end the process."""
     written = module.get_asm(binary=True, large_elements_limit=1)
-    _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), written).decode()
+    re.sub(_ESCAPED, lambda found: bytes.fromhex(found[1].decode()), written).decode()
 
 
 def _kernel(ir: Any, module: Any) -> KernelBody:
@@ -160,7 +160,7 @@ def _block(region: Any, values: _Values) -> Block:
 def _operation(operation: Any, values: _Values) -> Operation:
     operands = values.use(operation.operands)
     regions = tuple(_block(region, values) for region in operation.regions if len(list(region.blocks)))
-    place = _PLACE.search(str(operation.location))
+    place = re.search(_PLACE, str(operation.location))
     return Operation(
         name=operation.name.removeprefix(_DIALECT),
         operands=operands,
