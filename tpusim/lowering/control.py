@@ -21,6 +21,17 @@ from tpusim.semantics.infer.types import parts
 from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
 from tpusim.shapes.shape import TupleShape
 
+_MOST_LOWERED, _MOST_TIMES = 2**14, 2
+"""So many instructions, or so many times those of the program, are lowered for all that tells visits apart.
+
+Ways through calls, loops and branches multiply. Beyond this a computation is lowered once more, for all other visits.
+"""
+
+_FORGOTTEN = (
+    "computations are entered in too many ways to tell all apart: trips and branches that depend on what comes into "
+    "them are assumed"
+)
+
 
 def lower_computation(scope: Scope) -> Steps:
     """Return the steps of all instructions of the scope's computation, in its order.
@@ -28,11 +39,17 @@ def lower_computation(scope: Scope) -> Steps:
     What several instructions call is lowered once where nothing tells their visits apart: they share its steps.
     """
     shared = _Shared()
+    room = max(_MOST_LOWERED, _MOST_TIMES * scope.module.instruction_count)
 
     def lowered(inner: Scope) -> Nested:
+        nonlocal room
+        if room < 0:
+            scope.notes.warn(_FORGOTTEN)
+            inner = inner.inside(inner.computation.name)
         known = shared.find(inner.context)
         if known is not None:
             return known
+        room -= len(inner.computation.instructions)
         steps: list[AnyStep] = []
         for instruction in inner.computation.instructions:
             found = RULES[long_form(instruction.opcode)](inner, instruction)

@@ -49,12 +49,13 @@ class Played:
         return self._records >= self._enough
 
     def record(self) -> None:
-        """Count a record; raise UnsupportedError if devices that wait for each other have to play far too many."""
+        """Count a record; raise UnsupportedError if what tells trips or devices apart takes far too many."""
         self._records += 1
         if self._records > self._most:
             raise UnsupportedError(
-                f"expected a run of at most {self._most:,} records, found more: its devices differ and wait for each "
-                "other, or for a host with a pace, in loops or calls that multiply"
+                f"expected a run of at most {self._most:,} records, found more: in loops or calls that multiply its "
+                "devices differ and wait for each other, or for a host with a pace, or trips choose while something is "
+                "under way beside them"
             )
 
 
