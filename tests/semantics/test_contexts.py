@@ -7,7 +7,7 @@ import pytest
 from tests.lowering.hlo import lower_module_text
 from tpusim.program.module import every_step
 from tpusim.program.steps import Branch, Choice, Loop
-from tpusim.semantics import contexts
+from tpusim.semantics import contexts, scalars
 from tpusim.source import SourceText
 from tpusim.text import parse_module
 
@@ -192,18 +192,18 @@ def test_inside_a_branch_that_values_choose_constants_are_known():
     assert any("'y'" in warning for warning in warnings)
 
 
-@pytest.mark.parametrize("limit", ["_MOST_STATES", "_MOST_FOUND"])
-def test_too_many_visits_are_not_looked_at(monkeypatch, limit):
+@pytest.mark.parametrize(("module", "limit"), [(contexts, "_MOST_STATES"), (scalars, "_MOST_COMPUTED")])
+def test_too_many_visits_are_not_looked_at(monkeypatch, module, limit):
     """Then a branch is taken as if values chose it, with a warning."""
-    monkeypatch.setattr(contexts, limit, 3)
+    monkeypatch.setattr(module, limit, 3)
     branch, warnings = step_of(Branch, module_of(f"%i = s32[] convert(%id)\n{CONDITIONAL}"))
     assert (branch.choices, len(warnings)) == ((), 1)
 
 
-@pytest.mark.parametrize(("most", "known"), [(14, [True, False]), (99, [True, True])])
+@pytest.mark.parametrize(("most", "known"), [(120, [True, False]), (999, [True, True])])
 def test_what_is_found_of_all_visits_has_an_end(monkeypatch, most, known):
     """Two calls that four devices make with numbers of their own, and their branches: what comes first is known."""
-    monkeypatch.setattr(contexts, "_MOST_FOUND", most)
+    monkeypatch.setattr(scalars, "_MOST_COMPUTED", most)
     calls = "\n".join(f"%c{n} = {SHAPE} call(%own, %x), to_apply=%called{n}" for n in (1, 2))
     entry = f"%own = s32[] convert(%id)\n{calls}\nROOT %r = {SHAPE} add(%c1, %c2)"
     others = CALLED.replace("%called", "%called1") + "\n" + CALLED.replace("%called", "%called2")

@@ -12,10 +12,9 @@ from itertools import islice
 
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.module import Module
 from tpusim.ir.ops import LAID_OUT_FREELY
 from tpusim.semantics.contexts import Context
-from tpusim.semantics.scalars import Scalars, Unknown
+from tpusim.semantics.scalars import Budget, Scalars, Unknown
 from tpusim.semantics.trip_counts import MOST_TRIPS, count_trips, states_of
 
 
@@ -28,10 +27,11 @@ def allocate_stacks(draft: Draft, target: Target) -> None:
         if loop.opcode == "while" and loop.operands[0].opcode == "tuple" and (filled := _filled(draft, loop))
     ]
     # What is replaced is never read: loops count as they do now.
-    module = draft.write() if found else draft.module
+    module, budget = draft.write() if found else draft.module, Budget()
     for graph, loop, filled in found:
         first = loop.operands[0]
-        whole = _whole(module, graph.name, loop, {place.name for place in filled.values()})
+        context = Context(module, module[graph.name], {}, budget)
+        whole = _whole(context, loop, {place.name for place in filled.values()})
         for at, place in filled.items():
             if (place.name, first.operands[at].array.dimensions[0]) in whole:
                 named = {"custom_call_target": "AllocateBuffer"}
@@ -71,17 +71,18 @@ def _place_written(body: Graph, at: int) -> Node | None:
     return places[0] if part.array.dimensions == (1, *stack.array.dimensions[1:]) else None
 
 
-def _whole(module: Module, name: str, loop: Node, places: set[str]) -> set[tuple[str, int]]:
+def _whole(context: Context, loop: Node, places: set[str]) -> set[tuple[str, int]]:
     """Return which places go through all numbers from 0 to some count while a loop runs, each with that count."""
-    context = Context(module, module[name], {})
-    instruction, body = module[name][loop.name], module[loop.attributes["body"]]
+    module, instruction, budget = context.module, context.computation[loop.name], context.budget
+    body = module[loop.attributes["body"]]
     start = context.known_of(instruction.operands)
-    counted = count_trips(module, instruction, start)
+    counted = count_trips(module, instruction, start, budget)
     trips = counted.trips if counted else MOST_TRIPS
     if trips >= MOST_TRIPS:
         return set()
     try:
-        states = [Scalars(module, body, state) for state in islice(states_of(module, instruction, start), trips)]
-        return {(place, trips) for place in places if {s.value(place) for s in states} == set(range(trips))}
+        states = list(islice(states_of(module, instruction, start, budget), trips))
+        scalars = [Scalars(module, body, state, budget) for state in states]
+        return {(place, trips) for place in places if {each.value(place) for each in scalars} == set(range(trips))}
     except Unknown:
         return set()

@@ -218,7 +218,7 @@ def other_part(scope: Scope, fusion: Instruction) -> tuple[Scope, Instruction]:
     else:
         shape = TupleShape(tuple(kept.values()))
         rest = _needed(called, Instruction(whole.root_name, shape, "tuple", tuple(kept)))
-    inside = scope.inside(Context(_with_computation(module, rest), scope.computation, {}))
+    inside = scope.inside(Context(_with_computation(module, rest), scope.computation, {}, scope.context.budget))
     return inside, replace(fusion, shape=shape)
 
 

@@ -99,17 +99,17 @@ def _known(context: Context) -> tuple[str, frozenset[Any]]:
 @rule("while")
 def lower_while(scope: Scope, instruction: Instruction) -> Nested:
     """Lower a loop: its body once, and how often it runs."""
-    module, start = scope.module, scope.context.known_of(instruction.operands)
-    counted = count_trips(module, instruction, start)
+    module, start, budget = scope.module, scope.context.known_of(instruction.operands), scope.context.budget
+    counted = count_trips(module, instruction, start, budget)
     choices = () if counted else trips_taken(scope.context, instruction)
     if choices:
         most = max(trips for choice in choices for trips in choice.values)
         counted = TripCount(most, "induction variable")
-    counted = counted or assumed_trips(module, instruction, start, scope.default_trips)
+    counted = counted or assumed_trips(module, instruction, start, scope.default_trips, budget)
     if counted.warning:
         scope.notes.warn(counted.warning)
     body = BodyContext(scope.context, instruction, counted.trips)
-    condition = Context(module, module[instruction.attributes["condition"]], body.always)
+    condition = Context(module, module[instruction.attributes["condition"]], body.always, budget)
     return (
         Loop(
             **scope.label(instruction, "while"),

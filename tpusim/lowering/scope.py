@@ -85,9 +85,10 @@ class Scope:
 
     def inside(self, called: Context | str) -> Scope:
         """Return the scope of a computation that this one calls; of one given by name nothing is known that enters."""
-        context = Context(self.module, self.module[called], {}) if isinstance(called, str) else called
-        known = self.known if context.module is self.module else Known(Likeness())
-        return Scope(context, self.chip, self.notes, self.default_trips, self.frames, known)
+        if isinstance(called, str):
+            called = Context(self.module, self.module[called], {}, self.context.budget)
+        known = self.known if called.module is self.module else Known(Likeness())
+        return Scope(called, self.chip, self.notes, self.default_trips, self.frames, known)
 
     def operand(self, instruction: Instruction, position: int) -> Instruction:
         """Return the instruction that makes operand ``position``."""

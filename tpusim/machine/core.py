@@ -8,14 +8,15 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from tpusim.errors import SimulationError
+from tpusim.hardware.units import HBM, UNITS
 from tpusim.machine.device import Device
 from tpusim.machine.events import Event
-from tpusim.machine.recording import Recording
+from tpusim.machine.recording import Recording, amounts_of
 from tpusim.machine.rendezvous import split_late
 from tpusim.nesting import on_one_stack
 from tpusim.program.steps import AnyStep, Branch, Call, Collective, Loop, Wait
 from tpusim.timeline.records import WAITING_FOR, Record
-from tpusim.units import seconds_to_ps
+from tpusim.units import bytes_to_ps, seconds_to_ps
 
 Activity = Generator[Event, Any, None]
 """Something that takes time on the clock."""
@@ -53,6 +54,11 @@ def at_once() -> Activity:
 _LAUNCH = Call(name="launch", opcode="", category="launch")
 """Stands on the time line for what starts the program."""
 
+_TRAFFIC = Wait(name="traffic", opcode="", category="wait")
+"""Stands there for bytes that were counted in trips, and came through a memory after all others."""
+
+_HBM_BYTES = "bytes"
+
 
 class Core:
     """A processor that issues steps in order: those of the program, or of an asynchronous ``call``.
@@ -85,6 +91,21 @@ class Core:
             yield self.env.timeout(launch_ps)
             self.record(_LAUNCH, start_ps, bound_by="latency")
         yield from self.run(self.device.cohort.program.steps)
+        if self.device.world.played.is_enough:
+            yield from self._catch_up()
+
+    def _catch_up(self) -> Activity:
+        """Wait until the memories can have moved all that was counted, of what is under way beside each other too."""
+        chip, start_ps = self.device.chip, self.now_ps
+        rated = [unit for unit in UNITS.values() if unit.rate and unit.key != HBM]
+        totals = amounts_of(self.recorded, lambda record: {**record.units, _HBM_BYTES: record.hbm_bytes})
+        least_ps = {unit.bound: int(totals.get(unit.key, 0)) for unit in rated}
+        least_ps[UNITS[HBM].bound] = bytes_to_ps(totals.get(_HBM_BYTES, 0.0), chip.hbm.bandwidth_bytes_per_second)
+        slowest = max(least_ps, key=least_ps.__getitem__)
+        if least_ps[slowest] > start_ps:
+            yield self.env.timeout(least_ps[slowest] - start_ps)
+            self.record(_TRAFFIC, start_ps, bound_by=slowest, is_wait=True)
+            self.ended_ps = self.now_ps
 
     def run(self, steps: tuple[AnyStep, ...]) -> Activity:
         """Issue ``steps`` in order, and the steps that they hold: however deep, an event resumes what waits for it."""
@@ -154,11 +175,13 @@ class Core:
         self.device.world.played.record()
         return record
 
-    def start(self, step: AnyStep, activity: Generator[Event, Any, Any], what: str) -> None:
+    def start(self, step: AnyStep, activity: Generator[Event, Any, Any], what: str) -> Event:
         """Start something beside the core under the name of its step; ``what`` is how a wait for it is called."""
-        self.note(step, self.device.launch(activity), what)
+        ended = self.device.launch(activity)
+        self.note(step, ended, what)
         if isinstance(step, Collective):
             self._collectives[step.name] = step
+        return ended
 
     def note(self, step: AnyStep, ended: Event, what: str) -> None:
         """Note under the name of its step what has been started beside the core, by the event of its end."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -71,6 +71,19 @@ Item: TypeAlias = Record | Repeat | Replay
 
 Row: TypeAlias = list[Record | Repeat]
 """Items in a row, those of recordings in their places."""
+
+
+def amounts_of(whole: Recording, amounts: Callable[[Record], Mapping[str, float]]) -> dict[str, float]:
+    """Return the sums of some amounts of all that was recorded, by what they are of, with all that it counts."""
+    found: dict[int, dict[str, float]] = {}
+    for recording in _inner_first(whole):
+        total = found[id(recording)] = defaultdict[str, float](float)
+        for item in recording.items:
+            if not isinstance(item, Repeat):
+                inner = found[id(item.recording)] if isinstance(item, Replay) else amounts(item)
+                for name, amount in inner.items():
+                    total[name] += amount * item.count
+    return found[id(whole)]
 
 
 def in_a_row(whole: Recording) -> Row:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tpusim.errors import UnsupportedError
 from tpusim.machine.cohorts import Split
 from tpusim.machine.costs import Costs
-from tpusim.machine.events import Environment, StopSimulation
+from tpusim.machine.events import Environment, Event, StopSimulation
 from tpusim.machine.fluid import SharedMemory
 from tpusim.machine.placement import Cohort
 from tpusim.machine.rendezvous import Channels, Collectives
@@ -28,6 +28,8 @@ _MOST_PLAYED_TRIPS = 4096
 _PLAYED_RECORDS, _PLAYED_TIMES = 2**14, 4
 # When enough was played, every step may be played once more, and devices may be apart by some trips.
 _MOST_RECORDS, _MOST_TIMES = 2**16, 5
+# Calls in calls begin before any of them has an end to record.
+_MOST_CALLS = 2**13
 
 
 class Played:
@@ -39,9 +41,10 @@ class Played:
     """
 
     def __init__(self, steps: int) -> None:
-        self._records = 0
+        self._records = self._calls = 0
         self._enough = _PLAYED_RECORDS + _PLAYED_TIMES * steps
         self._most = _MOST_RECORDS + _MOST_TIMES * steps
+        self._most_calls = _MOST_CALLS + steps
 
     @property
     def is_enough(self) -> bool:
@@ -57,6 +60,22 @@ class Played:
                 "devices differ and wait for each other, or for a host with a pace, or trips choose while something is "
                 "under way beside them"
             )
+
+    def takes_call(self) -> bool:
+        """Count a call that begins beside the core, and return whether there is room for it.
+
+        Raises UnsupportedError for the first that has none: what begins at the same moment goes on until that is met.
+        """
+        self._calls += 1
+        if self._calls == self._most_calls + 1:
+            raise UnsupportedError(
+                f"expected at most {self._most_calls:,} calls beside the core at once, found more: they multiply"
+            )
+        return self._calls <= self._most_calls
+
+    def call_ended(self, _: Event) -> None:
+        """Count a call no longer."""
+        self._calls -= 1
 
 
 class LoopWatch:

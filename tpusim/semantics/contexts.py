@@ -15,7 +15,7 @@ from typing import TypeVar
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import DEVICE_IDS
 from tpusim.program.steps import Choice
-from tpusim.semantics.scalars import Scalars, State, Unknown
+from tpusim.semantics.scalars import Budget, Scalars, State, Unknown
 from tpusim.semantics.trip_counts import MOST_TRIPS, is_unchanged, states_of, trips_from
 
 Visits = dict[int, list[State]]
@@ -25,24 +25,11 @@ T = TypeVar("T")
 _MOST_STATES = 100_000
 """So many visits of a computation, of all devices together, are looked at; the scalars of one take some 10 us."""
 
-_MOST_FOUND = 2**18
-"""So much of a program is found out of visits, each some 10 us; visits with the same known are one for that."""
+_FOUND = 8
+"""So many scalars take as long as what is found out of a visit; visits with the same known are one for that."""
 
-_VISITS_AT_ONCE = 32
-"""So many visits take the time and the memory of one thing found out: each is a place in a list."""
-
-
-class _Budget:
-    """How much more is found out of the visits of a program's computations."""
-
-    def __init__(self) -> None:
-        self._left = _MOST_FOUND
-
-    def spend(self, count: int = 1) -> None:
-        """Count what was found; raise ``Unknown`` if it was too much."""
-        self._left -= count
-        if self._left < 0:
-            raise Unknown
+_VISITS_AT_ONCE = 4
+"""So many visits take the time and the memory of one scalar: each is a place in a list."""
 
 
 class Context:
@@ -52,12 +39,13 @@ class Context:
     empty where that cannot be told, and is found only when it is asked for.
     """
 
-    def __init__(self, module: Module, computation: Computation, always: State) -> None:
+    def __init__(self, module: Module, computation: Computation, always: State, budget: Budget | None = None) -> None:
         self.module = module
         self.computation = computation
         self.always = always
         self.caller: Context | None = None
-        self.budget = _Budget()
+        # One for all of a program.
+        self.budget = budget or Budget()
         self._visits: Visits | None = None
 
     @property
@@ -94,7 +82,8 @@ class Context:
 
     def known_of(self, names: Sequence[str], state: State | None = None) -> State:
         """Return what is known of a computation that is called with the named values, at one visit or at all."""
-        return Scalars(self.module, self.computation, self.always if state is None else state).state_of(names)
+        known = self.always if state is None else state
+        return Scalars(self.module, self.computation, known, self.budget).state_of(names)
 
     def known_at(self, names: Sequence[str], states: Sequence[State]) -> list[State]:
         """Return what is known of a computation that is called with the named values, visit by visit.
@@ -116,7 +105,7 @@ class Context:
         """
 
         def branch(state: State) -> int:
-            value = Scalars(self.module, self.computation, state).value(conditional.operands[0])
+            value = Scalars(self.module, self.computation, state, self.budget).value(conditional.operands[0])
             if isinstance(value, bool):
                 return 0 if value else 1
             return int(value) if 0 <= value < count else count - 1
@@ -141,9 +130,8 @@ class CallContext(Context):
     """The computation of the given name, which an instruction of another one enters with these operands."""
 
     def __init__(self, caller: Context, name: str, operands: Sequence[str]) -> None:
-        super().__init__(caller.module, caller.module[name], caller.known_of(operands))
+        super().__init__(caller.module, caller.module[name], caller.known_of(operands), caller.budget)
         self.caller: Context = caller
-        self.budget = caller.budget
         self._operands = operands
 
     def _find_visits(self) -> Visits:
@@ -180,10 +168,10 @@ class BodyContext(CallContext):
 
     def _trip_states(self, start: State) -> list[State]:
         """Return what is known at each trip of one visit."""
-        counted = trips_from(self.module, self._loop, start)
+        counted = trips_from(self.module, self._loop, start, self.budget)
         trips = self._trips if counted is None else counted
-        self.budget.spend(min(trips, MOST_TRIPS))
-        return list(islice(states_of(self.module, self._loop, start), trips))
+        self.budget.spend(_FOUND * min(trips, MOST_TRIPS))
+        return list(islice(states_of(self.module, self._loop, start, self.budget), trips))
 
 
 class BranchContext(CallContext):
@@ -208,7 +196,7 @@ def trips_taken(context: Context, loop: Instruction) -> tuple[Choice, ...]:
     """Return how often the devices run a loop's body, visit by visit; nothing if it cannot be told."""
 
     def trips(start: State) -> int:
-        counted = trips_from(context.module, loop, start)
+        counted = trips_from(context.module, loop, start, context.budget)
         if counted is None:
             raise Unknown
         return counted
@@ -233,11 +221,11 @@ def _choices(context: Context, choose: Callable[[Sequence[State]], Iterable[int]
     return tuple(Choice(values, tuple(devices)) for values, devices in found.items())
 
 
-def _each(states: Sequence[State], find: Callable[[State], T], budget: _Budget) -> Iterator[T]:
+def _each(states: Sequence[State], find: Callable[[State], T], budget: Budget) -> Iterator[T]:
     """Yield what is found for each state, found once for those that are one object."""
     found: dict[int, T] = {}
     for state in states:
         if id(state) not in found:
-            budget.spend()
+            budget.spend(_FOUND)
             found[id(state)] = find(state)
         yield found[id(state)]

@@ -29,6 +29,9 @@ State = dict[int | str, Number]
 _DEEPEST = 200
 """So deep may scalars depend on each other; beyond it Python's own limit of recursion would come near."""
 
+_MOST_COMPUTED = 2**21
+"""Scalars for one question, or for all that is asked of a program: some seconds."""
+
 _INTEGERS = r"\{\s*-?\d+(\s*,\s*-?\d+)*\s*\}"
 
 
@@ -73,16 +76,33 @@ def element_of_parameter(computation: Computation, name: str) -> int | None:
     return int(made.attributes["index"]) if source.opcode == "parameter" else None
 
 
+class Budget:
+    """How many more scalars are computed, each some microseconds: calls, trips and visits multiply them."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_COMPUTED
+
+    def spend(self, count: int = 1) -> None:
+        """Count what is computed; raise ``Unknown`` if it is too much."""
+        self._left -= count
+        if self._left < 0:
+            raise Unknown
+
+
 class Scalars:
     """Computes the scalars of a computation of which something is known.
 
-    ``state`` has the known elements of its only parameter, a tuple, or else its known parameters, by number.
+    ``state`` has the known elements of its only parameter, a tuple, or else its known parameters, by number. What asks
+    again and again gives all that it asks one ``budget``.
     """
 
-    def __init__(self, module: Module, computation: Computation, state: State, depth: int = 0) -> None:
+    def __init__(
+        self, module: Module, computation: Computation, state: State, budget: Budget | None = None, depth: int = 0
+    ) -> None:
         self._module = module
         self._computation = computation
         self._state = state
+        self.budget = budget or Budget()
         self._depth = depth
         self._known: dict[str, Number | None] = {}
 
@@ -91,6 +111,7 @@ class Scalars:
         if name not in self._known:
             # What is not known is remembered too: a chain of values used twice each would else be walked 2**n times.
             self._known[name] = None
+            self.budget.spend()
             self._depth += 1
             try:
                 self._known[name] = self._computed(self._computation[name])
@@ -129,7 +150,7 @@ class Scalars:
         """Return the scalars of the computation that a fusion or call runs."""
         attributes = instruction.attributes
         called = self._module[attributes["calls" if "calls" in attributes else "to_apply"]]
-        return Scalars(self._module, called, self.state_of(instruction.operands), self._depth)
+        return Scalars(self._module, called, self.state_of(instruction.operands), self.budget, self._depth)
 
     def _computed(self, made: Instruction) -> Number | None:
         dtype = _scalar_type(made)

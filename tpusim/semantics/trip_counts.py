@@ -15,7 +15,7 @@ import msgspec
 
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import SAME_ELEMENTS
-from tpusim.semantics.scalars import Scalars, State, Unknown, element_of_parameter, integer_range, origin_of
+from tpusim.semantics.scalars import Budget, Scalars, State, Unknown, element_of_parameter, integer_range, origin_of
 from tpusim.shapes.shape import ArrayShape
 
 MOST_TRIPS = 4096
@@ -33,22 +33,24 @@ class TripCount(msgspec.Struct, frozen=True, gc=False):
     warning: str = ""
 
 
-def count_trips(module: Module, loop: Instruction, start: State) -> TripCount | None:
+def count_trips(module: Module, loop: Instruction, start: State, budget: Budget | None = None) -> TripCount | None:
     """Return how often ``loop`` runs, or None; ``start`` is what is known of the elements of its initial tuple."""
     # What the compiler states comes first: it saw the loop before fusion hid the counter.
     stated = loop.backend_config.known_trip_count
     if stated is not None:
         return TripCount(stated, "known_trip_count")
-    trips = trips_from(module, loop, start)
+    trips = trips_from(module, loop, start, budget)
     return None if trips is None else TripCount(trips, "induction variable")
 
 
-def assumed_trips(module: Module, loop: Instruction, start: State, default: int) -> TripCount:
+def assumed_trips(
+    module: Module, loop: Instruction, start: State, default: int, budget: Budget | None = None
+) -> TripCount:
     """Return how often to run a loop that depends on values: its upper bound if its condition has one, else a default.
 
     A bound is a counter's limit of which the condition is the ``and`` with something else.
     """
-    run = _Run(module, loop, start)
+    run = _Run(module, loop, start, budget)
     lines, root = _past_fusions(run.condition)
     sides = root.operands if root.opcode == "and" else ()
     counts = [run.closed_form(*_past_fusions(lines, side)) for side in sides]
@@ -60,16 +62,17 @@ def assumed_trips(module: Module, loop: Instruction, start: State, default: int)
     return TripCount(default, "default", warning)
 
 
-def trips_from(module: Module, loop: Instruction, start: State) -> int | None:
+def trips_from(module: Module, loop: Instruction, start: State, budget: Budget | None = None) -> int | None:
     """Return how often ``loop`` runs if its condition depends only on scalars known at ``start``, else None."""
-    run = _Run(module, loop, start)
+    budget = budget or Budget()
+    run = _Run(module, loop, start, budget)
     counted = run.closed_form(*_past_fusions(run.condition))
     if counted is not None:
         return counted
     condition, before = module[loop.attributes["condition"]], None
     try:
-        for trips, state in enumerate(states_of(module, loop, start)):
-            if not Scalars(module, condition, state).value(condition.root_name):
+        for trips, state in enumerate(states_of(module, loop, start, budget)):
+            if not Scalars(module, condition, state, budget).value(condition.root_name):
                 return trips
             # As far as this is known it never ends.
             if state == before:
@@ -80,13 +83,14 @@ def trips_from(module: Module, loop: Instruction, start: State) -> int | None:
     return None
 
 
-def states_of(module: Module, loop: Instruction, start: State) -> Iterator[State]:
+def states_of(module: Module, loop: Instruction, start: State, budget: Budget | None = None) -> Iterator[State]:
     """Yield the known elements of a loop's tuple trip by trip, as many as are worth trying."""
+    budget = budget or Budget()
     body, state = module[loop.attributes["body"]], dict(start)
     for _ in range(MOST_TRIPS):
         yield state
         # What is not known at the start is not looked for.
-        state = Scalars(module, body, state).state_of((body.root_name,), state)
+        state = Scalars(module, body, state, budget).state_of((body.root_name,), state)
 
 
 def is_unchanged(body: Computation, element: int | str) -> bool:
@@ -112,11 +116,16 @@ class _Lines:
     """Finds the values of a computation that are an element of its tuple plus a number."""
 
     def __init__(
-        self, module: Module, computation: Computation, state: State, arguments: dict[int, _Line | None] | None = None
+        self,
+        module: Module,
+        computation: Computation,
+        state: State,
+        budget: Budget | None,
+        arguments: dict[int, _Line | None] | None = None,
     ) -> None:
         self.module = module
         self.computation = computation
-        self.scalars = Scalars(module, computation, state)
+        self.scalars = Scalars(module, computation, state, budget)
         self._arguments = arguments or {}
         self._found: dict[str, _Line | None] = {}
 
@@ -159,7 +168,7 @@ class _Lines:
         """Return the lines of the computation that a fusion runs."""
         called = self.module[fusion.attributes["calls"]]
         arguments = {number: self.line(name) for number, name in enumerate(fusion.operands)}
-        return _Lines(self.module, called, self.scalars.state_of(fusion.operands), arguments)
+        return _Lines(self.module, called, self.scalars.state_of(fusion.operands), self.scalars.budget, arguments)
 
 
 def _past_fusions(lines: _Lines, name: str = "") -> tuple[_Lines, Instruction]:
@@ -182,11 +191,11 @@ class _Course(msgspec.Struct, frozen=True, gc=False):
 class _Run:
     """One visit to a loop: the known elements of its tuple at the start, and the lines of its condition and body."""
 
-    def __init__(self, module: Module, loop: Instruction, start: State) -> None:
+    def __init__(self, module: Module, loop: Instruction, start: State, budget: Budget | None) -> None:
         condition, body = (module[loop.attributes[name]] for name in ("condition", "body"))
         self._start = start
         fixed = {key: number for key, number in start.items() if is_unchanged(body, key)}
-        self.condition, self._trip = _Lines(module, condition, fixed), _Lines(module, body, fixed)
+        self.condition, self._trip = (_Lines(module, lines, fixed, budget) for lines in (condition, body))
 
     def closed_form(self, lines: _Lines, compare: Instruction) -> int | None:
         """Return how often a comparison in the condition holds before it first does not, or None."""

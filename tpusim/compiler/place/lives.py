@@ -212,10 +212,10 @@ def _runs(module: Module) -> dict[str, int]:
 def _entered(module: Module, context: Context, instruction: Instruction, times: int) -> Iterator[tuple[Context, int]]:
     """Yield the computations that an instruction runs, and how often."""
     if instruction.opcode == "while":
-        counted = count_trips(module, instruction, context.known_of(instruction.operands))
+        counted = count_trips(module, instruction, context.known_of(instruction.operands), context.budget)
         trips = counted.trips if counted else UNKNOWN_TRIPS
         yield BodyContext(context, instruction, trips), times * trips
-        yield Context(module, module[instruction.attributes["condition"]], {}), times * trips
+        yield Context(module, module[instruction.attributes["condition"]], {}, context.budget), times * trips
     elif instruction.opcode == "conditional":
         for name, operand in zip(branches(instruction.attributes), instruction.operands[1:], strict=True):
             yield CallContext(context, name, (operand,)), times

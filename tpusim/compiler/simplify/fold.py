@@ -8,15 +8,15 @@ from __future__ import annotations
 from tpusim.draft import Draft, Graph
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import ELEMENTWISE
-from tpusim.semantics.scalars import Number, Scalars
+from tpusim.semantics.scalars import Budget, Number, Scalars
 from tpusim.shapes.shape import ArrayShape
 
 
 def fold_scalars(draft: Draft) -> None:
     """Replace every scalar that depends on constants alone."""
-    module = draft.write()
+    module, budget = draft.write(), Budget()
     for graph in draft.reachable():
-        _fold(graph, Scalars(module, module[graph.name], {}))
+        _fold(graph, Scalars(module, module[graph.name], {}, budget))
 
 
 def _fold(graph: Graph, scalars: Scalars) -> None:

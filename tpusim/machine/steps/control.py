@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from tpusim.machine.core import Activity, Choices, Core, Holding, runs
+from tpusim.machine.core import Activity, Choices, Core, Holding, at_once, runs
 from tpusim.machine.costs import Traits
 from tpusim.machine.device import Trips, Visit
 from tpusim.machine.events import Event
@@ -208,7 +208,9 @@ def run_call(core: Core, call: Call) -> Holding | None:
     if call.is_async:
         # At the costs of this core: how long a sparse core takes for a kernel is published nowhere.
         beside = Core(core.device, SPARSECORE, core.recorded.beside(core.now_ps), call.name)
-        core.start(call, beside.run(call.body), "a call")
+        played = core.device.world.played
+        ended = core.start(call, beside.run(call.body) if played.takes_call() else at_once(), "a call")
+        ended.callbacks.append(played.call_ended)
         return None
     return _visit(core, call.body)
 

@@ -341,10 +341,11 @@ def _entered(module: Module, place: _Place) -> Iterator[_Place]:
 
 def _body(module: Module, place: _Place, loop: Instruction, at: int) -> _Place:
     """Return the body of a loop as a place of one element of the loop's tuple."""
-    counted = count_trips(module, loop, place.context.known_of(loop.operands))
+    context = place.context
+    counted = count_trips(module, loop, context.known_of(loop.operands), context.budget)
     trips = 1 if counted is None else counted.trips
-    context = BodyContext(place.context, loop, trips)
-    return _Place(context, _names_in(context, 0, at), place.times * trips)
+    body = BodyContext(context, loop, trips)
+    return _Place(body, _names_in(body, 0, at), place.times * trips)
 
 
 def _names_in(context: Context, position: int, at: int | None) -> list[str]:
