@@ -136,43 +136,6 @@ def written_out(levels: int) -> str:
     return "\n\n".join(("HloModule apart, is_scheduled=true", *made, entry))
 
 
-_COUNT, _ARRAY = "s32[]{:T(128)}", "f32[8,128]{1,0:T(8,128)}"
-
-
-def ways(levels: int) -> str:
-    """Computations that call those below them with 2n and with 2n+1; at the bottom even numbers choose a kernel."""
-    both = f"({_COUNT}, {_ARRAY})"
-    given = f"  q = {both} parameter(0)\n  n = {_COUNT} get-tuple-element(q), index=0\n"
-    array = f"  x = {_ARRAY} get-tuple-element(q), index=1\n  one = {_COUNT} constant(1)\n"
-    texts = [
-        f"same {{\n{given}{array}  ROOT r = {both} tuple(n, x)\n}}",
-        f"twice {{\n{given}{array}  k = {_ARRAY} add(x, x)\n  ROOT r = {both} tuple(n, k)\n}}",
-        f"c_0 {{\n{given}{array}  i = {_COUNT} and(n, one)\n"
-        f"  ROOT r = {both} conditional(i, q, q), branch_computations={{twice, same}}\n}}",
-    ]
-    for level in range(1, levels + 1):
-        numbers = f"  a = {_COUNT} add(n, n)\n  b = {_COUNT} add(a, one)\n  s = {both} tuple(a, x)\n"
-        calls = f"  f = {both} call(s), to_apply=c_{level - 1}\n  y = {_ARRAY} get-tuple-element(f), index=1\n"
-        last = f"  t = {both} tuple(b, y)\n  ROOT r = {both} call(t), to_apply=c_{level - 1}\n"
-        texts.append(f"c_{level} {{\n{given}{array}{numbers}{calls}{last}}}")
-    entry = f"  x = {_ARRAY} parameter(0)\n  one = {_COUNT} constant(1)\n  q = {both} tuple(one, x)\n"
-    texts.append(f"ENTRY e {{\n{entry}  ROOT r = {both} call(q), to_apply=c_{levels}\n}}")
-    return "\n\n".join(("HloModule ways, is_scheduled=true", *texts))
-
-
-def test_computations_are_lowered_for_as_many_ways_into_them_as_a_program_can_have():
-    """Eight levels have 256 ways, half of which choose the kernel; forty have more than any memory."""
-    told = tpusim.simulate(parse(ways(8)), "v5e")
-    assert sum(record.count for record in told.timeline.records if record.name == "k") == 128
-    assert not told.program.warnings
-    module = parse(ways(40))
-    begin = process_time()
-    program = tpusim.lower(module, "v5e")
-    assert process_time() - begin < 10
-    assert len(program.every_step) < 2**15
-    assert any("too many ways" in warning for warning in program.warnings)
-
-
 @pytest.mark.parametrize("kind", ["calls", "nest"])
 def test_values_of_nested_calls(kind):
     """Each leaf doubles the value: 64 leaves of a graph, or one below five hundred calls."""

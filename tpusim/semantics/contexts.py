@@ -7,13 +7,14 @@ is computed of them) or on the counter of a loop around them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import DEVICE_IDS
+from tpusim.limits import EXECUTIONS
 from tpusim.program.steps import Choice
 from tpusim.semantics.scalars import Budget, Scalars, State, Unknown
 from tpusim.semantics.trip_counts import MOST_TRIPS, is_unchanged, states_of, trips_from
@@ -21,9 +22,13 @@ from tpusim.semantics.trip_counts import MOST_TRIPS, is_unchanged, states_of, tr
 Visits = dict[int, list[State]]
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 _MOST_STATES = 100_000
 """So many visits of a computation, of all devices together, are looked at; the scalars of one take some 10 us."""
+
+_MOST_WAYS = 256
+"""Into one computation."""
 
 _FOUND = 8
 """So many scalars take as long as what is found out of a visit; visits with the same known are one for that."""
@@ -185,6 +190,30 @@ class BranchContext(CallContext):
         branches = self.caller.branches_at(self._conditional, self._count, states)
         taken = [state for state, branch in zip(states, branches, strict=True) if branch == self._branch]
         return super()._entered(taken)
+
+
+class Ways(Generic[K]):
+    """The ways into computations that are still to be gone, each with how often: as many as are worth telling apart.
+
+    Those are one that carry the same and in which the same is known at all visits; branches and calls multiply them.
+    """
+
+    def __init__(self) -> None:
+        self._into: dict[str, dict[Hashable, tuple[Context, K, int]]] = {}
+
+    def enter(self, context: Context, times: int, carried: K) -> None:
+        """Count a way that is gone so many ``times``; nothing is known in those that are too many."""
+        ways = self._into.setdefault(context.computation.name, {})
+        key = carried, frozenset(context.always.items())
+        if key not in ways and len(ways) >= _MOST_WAYS:
+            context, key = Context(context.module, context.computation, {}, context.budget), (carried, frozenset())
+        before = ways[key][2] if key in ways else 0
+        # A run that counts further is refused when it is lowered.
+        ways[key] = context, carried, min(before + times, EXECUTIONS.most)
+
+    def into(self, computation: Computation) -> Iterable[tuple[Context, K, int]]:
+        """Return the ways into a computation, each with what it carries and how often it is gone, and forget them."""
+        return self._into.pop(computation.name, {}).values()
 
 
 def branches_taken(context: Context, conditional: Instruction, count: int) -> tuple[Choice, ...]:

@@ -29,7 +29,7 @@ State = dict[int | str, Number]
 _DEEPEST = 200
 """So deep may scalars depend on each other; beyond it Python's own limit of recursion would come near."""
 
-_MOST_COMPUTED = 2**21
+_MOST_COMPUTED = 2**20
 """Scalars for one question, or for all that is asked of a program: some seconds."""
 
 _INTEGERS = r"\{\s*-?\d+(\s*,\s*-?\d+)*\s*\}"

@@ -19,7 +19,7 @@ from tpusim.compiler.target import Target
 from tpusim.draft import Draft
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW, FREE, ON_RINGS, USES_FAST_MEMORY, VIEWS
-from tpusim.semantics.contexts import BodyContext, CallContext, Context, EntryContext
+from tpusim.semantics.contexts import BodyContext, CallContext, Context, EntryContext, Ways
 from tpusim.semantics.demand.inlining import Body, inline
 from tpusim.semantics.demand.needs import accesses, demand_of
 from tpusim.semantics.infer.control import branches
@@ -200,12 +200,15 @@ class Lives:
 def _runs(module: Module) -> dict[str, int]:
     """Return how often one run of the module runs each computation that it runs instruction by instruction."""
     found: dict[str, int] = {}
-    todo: list[tuple[Context, int]] = [(EntryContext(module), 1)]
-    while todo:
-        context, times = todo.pop()
-        found[context.computation.name] = found.get(context.computation.name, 0) + times
-        for instruction in context.computation.instructions:
-            todo.extend(_entered(module, context, instruction, times))
+    ways: Ways[None] = Ways()
+    ways.enter(EntryContext(module), 1, None)
+    # What calls a computation stands behind it.
+    for computation in reversed(module.computations):
+        for context, _, times in ways.into(computation):
+            found[computation.name] = found.get(computation.name, 0) + times
+            for instruction in computation.instructions:
+                for inner, count in _entered(module, context, instruction, times):
+                    ways.enter(inner, count, None)
     return found
 
 

@@ -27,7 +27,7 @@ from tpusim.ir.ops import (
 )
 from tpusim.pipeline.modules import Builder
 from tpusim.pipeline.schedules import front_end_form
-from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, EntryContext
+from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, EntryContext, Ways
 from tpusim.semantics.marks import with_mark
 from tpusim.semantics.trip_counts import count_trips, is_unchanged
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
@@ -296,11 +296,19 @@ class _Place(NamedTuple):
 
 def _places(module: Module, home: Computation, names: list[str]) -> list[_Place]:
     """Return the computations in which an array is: its own, and those of loops, calls and branches that it enters."""
-    first = EntryContext(module) if home is module.entry else Context(module, home, {})
-    found = [_Place(first, names, 1)]
-    for place in found:
-        found += _entered(module, place)
-    return [one for place in found for one in _by_shape(place)]
+    entered = EntryContext(module) if home is module.entry else Context(module, home, {})
+    found: list[_Place] = []
+    ways: Ways[tuple[str, ...]] = Ways()
+    ways.enter(entered, 1, tuple(names))
+    # What calls a computation stands behind it.
+    for computation in reversed(module.computations):
+        for context, carried, times in ways.into(computation):
+            found.append(_Place(context, list(carried), times))
+            for inner in _entered(module, found[-1]):
+                ways.enter(inner.context, inner.times, tuple(inner.names))
+    first, *others = found
+    # Told in the order of the text.
+    return [one for place in (first, *reversed(others)) for one in _by_shape(place)]
 
 
 def _by_shape(place: _Place) -> Iterator[_Place]:

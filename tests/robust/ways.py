@@ -1,0 +1,158 @@
+"""Programs in which the ways through calls, loops and branches multiply, while their text grows by lines."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+COUNT, ARRAY = "s32[]{:T(128)}", "f32[8,128]{1,0:T(8,128)}"
+BOTH = f"({COUNT}, {ARRAY})"
+
+_GIVEN = (
+    f"q = {BOTH} parameter(0)",
+    f"n = {COUNT} get-tuple-element(q), index=0",
+    f"x = {ARRAY} get-tuple-element(q), index=1",
+    f"one = {COUNT} constant(1)",
+)
+# What is below a computation is entered with two numbers that no other way has.
+_NUMBERS = (f"a = {COUNT} add(n, n)", f"b = {COUNT} add(a, one)")
+
+
+def _computation(name: str, *lines: str) -> str:
+    *before, last = lines
+    return f"{name} {{\n" + "".join(f"  {line}\n" for line in before) + f"  ROOT {last}\n}}"
+
+
+def _module(*computations: str) -> str:
+    return "\n\n".join(("HloModule ways, is_scheduled=true", *computations))
+
+
+def _same(name: str = "same") -> str:
+    return _computation(name, *_GIVEN, f"r = {BOTH} tuple(n, x)")
+
+
+def _twice(name: str) -> str:
+    return _computation(name, *_GIVEN, f"k = {ARRAY} add(x, x)", f"r = {BOTH} tuple(n, k)")
+
+
+def _entry(*lines: str) -> str:
+    first = (f"x = {ARRAY} parameter(0)", f"one = {COUNT} constant(1)", f"q = {BOTH} tuple(one, x)")
+    return _computation("ENTRY e", *first, *lines)
+
+
+def called(levels: int) -> str:
+    """Calls with 2n and 2n+1, from 1 on; at the bottom even numbers choose the kernel ``k``."""
+    texts = [_same(), _twice("twice")]
+    choose = f"r = {BOTH} conditional(i, q, q), branch_computations={{twice, same}}"
+    texts.append(_computation("c_0", *_GIVEN, f"i = {COUNT} and(n, one)", choose))
+    for level in range(1, levels + 1):
+        calls = (
+            f"s = {BOTH} tuple(a, x)",
+            f"f = {BOTH} call(s), to_apply=c_{level - 1}",
+            f"y = {ARRAY} get-tuple-element(f), index=1",
+            f"t = {BOTH} tuple(b, y)",
+            f"r = {BOTH} call(t), to_apply=c_{level - 1}",
+        )
+        texts.append(_computation(f"c_{level}", *_GIVEN, *_NUMBERS, *calls))
+    return _module(*texts, _entry(f"r = {BOTH} call(q), to_apply=c_{levels}"))
+
+
+def chosen(levels: int) -> str:
+    """Branches with 2n and 2n+1, of a number that only values tell; ``k`` is at the bottom."""
+    texts = [_twice("c_0")]
+    for level in range(1, levels + 1):
+        choose = (
+            f"s = {BOTH} tuple(a, x)",
+            f"t = {BOTH} tuple(b, x)",
+            f"i = {COUNT} and(n, one)",
+            f"r = {BOTH} conditional(i, s, t), branch_computations={{c_{level - 1}, c_{level - 1}}}",
+        )
+        texts.append(_computation(f"c_{level}", *_GIVEN, *_NUMBERS, *choose))
+    given = (f"x = {ARRAY} parameter(0)", f"n = {COUNT} parameter(1)", f"q = {BOTH} tuple(n, x)")
+    return _module(
+        *texts,
+        _computation(
+            "ENTRY e", *given, f"r = {BOTH} conditional(n, q, q), branch_computations={{c_{levels}, c_{levels}}}"
+        ),
+    )
+
+
+def summed(levels: int) -> str:
+    """A loop with as many trips as the numbers that ``called`` has at its bottom are together."""
+    texts = [_computation("c_0", f"n = {COUNT} parameter(0)")]
+    for level in range(1, levels + 1):
+        calls = [f"{name} = {COUNT} call({of}), to_apply=c_{level - 1}" for name, of in (("f", "a"), ("g", "b"))]
+        number, one = f"n = {COUNT} parameter(0)", f"one = {COUNT} constant(1)"
+        texts.append(_computation(f"c_{level}", number, one, *_NUMBERS, *calls, f"r = {COUNT} add(f, g)"))
+    sums = f"m = {COUNT} call(one), to_apply=c_{levels}"
+    texts.append(_computation("less", *_GIVEN, sums, "l = pred[]{:T(512)} compare(n, m), direction=LT"))
+    step = (f"y = {ARRAY} add(x, x)", f"j = {COUNT} add(n, one)", f"r = {BOTH} tuple(j, y)")
+    texts.append(_computation("body", *_GIVEN, *step))
+    start = (f"z = {COUNT} constant(0)", f"t = {BOTH} tuple(z, x)")
+    return _module(*texts, _entry(*start, f"w = {BOTH} while(t), condition=less, body=body"))
+
+
+def beside(levels: int) -> str:
+    """Calls that each start two others beside them; ``k`` is at the bottom."""
+    texts = [_computation("c_0", f"x = {ARRAY} parameter(0)", f"k = {ARRAY} add(x, x)")]
+    for level in range(1, levels + 1):
+        starts = [f"{name} = (({ARRAY}), {ARRAY}, u32[]) call-start(x), to_apply=c_{level - 1}" for name in ("f", "g")]
+        dones = [f"{name}d = {ARRAY} call-done({name})" for name in ("f", "g")]
+        texts.append(
+            _computation(f"c_{level}", f"x = {ARRAY} parameter(0)", *starts, *dones, f"r = {ARRAY} add(fd, gd)")
+        )
+    return _module(*texts, _entry(f"r = {ARRAY} call(x), to_apply=c_{levels}"))
+
+
+def played(loops: int, length: int, trips: int) -> str:
+    """Loops one after the other whose counters no closed form tells: each trip goes through ``length`` products."""
+    texts, last, entry = [], "x", list[str]()
+    limit = (f"m = {COUNT} constant({trips})", "l = pred[]{:T(512)} compare(n, m), direction=LT")
+    texts.append(_computation("less", *_GIVEN, *limit))
+    for number in range(loops):
+        names = ["n", *(f"a{at}" for at in range(length))]
+        products = [f"{new} = {COUNT} multiply({old}, one)" for old, new in pairwise(names)]
+        step = (f"j = {COUNT} add({names[-1]}, one)", f"y = {ARRAY} add(x, x)", f"r = {BOTH} tuple(j, y)")
+        texts.append(_computation(f"body_{number}", *_GIVEN, *products, *step))
+        entry += [
+            f"t{number} = {BOTH} tuple(one, {last})",
+            f"w{number} = {BOTH} while(t{number}), condition=less, body=body_{number}",
+            f"y{number} = {ARRAY} get-tuple-element(w{number}), index=1",
+        ]
+        last = f"y{number}"
+    return _module(*texts, _entry(*entry, f"r = {ARRAY} add({last}, {last})"))
+
+
+def overlapped(trips: int) -> str:
+    """A call beside the core that goes through large arrays again and again, and on the core, later, the same."""
+    large = "f32[2048,1024]{1,0:T(8,128)}"
+    both = f"({COUNT}, {large})"
+    given = (
+        f"q = {both} parameter(0)",
+        f"n = {COUNT} get-tuple-element(q), index=0",
+        f"x = {large} get-tuple-element(q), index=1",
+        f"one = {COUNT} constant(1)",
+    )
+    texts = []
+    for kind, count in (("few", 20_000), ("many", trips)):
+        limit = (f"m = {COUNT} constant({count})", "l = pred[]{:T(512)} compare(n, m), direction=LT")
+        texts.append(_computation(f"less_{kind}", *given, *limit))
+    # So much that enough was played long before its end: then all counts what it does, and begins no trip.
+    steps = [f"j{at} = {COUNT} add(n, one)" for at in range(6)]
+    texts.append(_computation("idle", *given, *steps, f"r = {both} tuple(j0, x)"))
+    step = (f"y = {large} add(x, x)", f"j = {COUNT} add(n, one)", f"r = {both} tuple(j, y)")
+    texts.append(_computation("body", *given, *step))
+    start = (f"z = {COUNT} constant(0)", f"t = {both} tuple(z, x)")
+    repeat = f"w = {both} while(t), condition=less_many, body=body"
+    result = f"y = {large} get-tuple-element(w), index=1"
+    texts.append(_computation("again", f"x = {large} parameter(0)", *start, repeat, result))
+    entry = (
+        f"x = {large} parameter(0)",
+        *start,
+        f"s = (({large}), {large}, u32[]) call-start(x), to_apply=again",
+        f"v = {both} while(t), condition=less_few, body=idle",
+        f"u = {large} get-tuple-element(v), index=1",
+        f"d = {large} call(u), to_apply=again",
+        f"e = {large} call-done(s)",
+        f"r = ({large}, {large}) tuple(d, e)",
+    )
+    return _module(*texts, _computation("ENTRY e", *entry))
