@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from time import process_time
 
 import pytest
@@ -80,6 +83,30 @@ def test_programs_of_many_ways_are_tiled_anew_in_time():
     result = tpusim.simulate(parse(ways.chosen(40)), "v5e", schedule="retiled")
     assert process_time() - begin < _SECONDS
     assert result.timeline.total_ps
+
+
+def _chosen_alike(levels: int, number: int, kind: str) -> int:
+    """Return how often ``k`` runs in what ``alternated`` enters with a number, one trip after the other."""
+    if not levels:
+        return kind == "even"
+    return sum(_chosen_alike(levels - 1, n, ("even", "odd")[n % 2]) for n in range(number, 7))
+
+
+def test_trips_that_choose_are_kept_to_a_bound(tmp_path):
+    """Each level of loops kept all that was chosen below it: forty took two gigabytes."""
+    assert kernels(ways.alternated(3), "k") == _chosen_alike(3, 0, "even")
+    few, many = (peak_bytes(tmp_path, ways.alternated(levels)) for levels in (2, 40))
+    assert many - few < 64 << 20
+
+
+def peak_bytes(folder: Path, text: str) -> int:
+    """Return the memory that a run of a program takes at its peak, in a process of its own."""
+    path = folder / "program.v5e.hlo.txt"
+    path.write_text(text)
+    code = "import tpusim, resource, sys; tpusim.simulate(sys.argv[1])"
+    code += "; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    return int(done.stdout)
 
 
 def test_memories_move_all_that_trips_count():

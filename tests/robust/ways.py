@@ -122,6 +122,24 @@ def played(loops: int, length: int, trips: int) -> str:
     return _module(*texts, _entry(*entry, f"r = {ARRAY} add({last}, {last})"))
 
 
+def alternated(levels: int) -> str:
+    """Loops from a number to 6 in loops, whose trips choose what goes on by whether their counter is even.
+
+    At the bottom ``k`` is what even numbers choose.
+    """
+    limit = (f"m = {COUNT} constant(7)", "l = pred[]{:T(512)} compare(n, m), direction=LT")
+    texts = [_computation("less", *_GIVEN, *limit), _twice("even_0"), _same("odd_0")]
+    for level in range(1, levels + 1):
+        for kind in ("even", "odd"):
+            choose = f"w = {BOTH} conditional(i, q, q), branch_computations={{even_{level - 1}, odd_{level - 1}}}"
+            step = (f"y = {ARRAY} get-tuple-element(w), index=1", f"j = {COUNT} add(n, one)", f"r = {BOTH} tuple(j, y)")
+            texts.append(_computation(f"body_{kind}_{level}", *_GIVEN, f"i = {COUNT} and(n, one)", choose, *step))
+            repeat = f"r = {BOTH} while(q), condition=less, body=body_{kind}_{level}"
+            texts.append(_computation(f"{kind}_{level}", f"q = {BOTH} parameter(0)", repeat))
+    start = (f"z = {COUNT} constant(0)", f"t = {BOTH} tuple(z, x)")
+    return _module(*texts, _entry(*start, f"r = {BOTH} call(t), to_apply=even_{levels}"))
+
+
 def overlapped(trips: int) -> str:
     """A call beside the core that goes through large arrays again and again, and on the core, later, the same."""
     large = "f32[2048,1024]{1,0:T(8,128)}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeVar
 
 from tpusim.errors import SimulationError
@@ -29,6 +30,9 @@ Choices = Sequence[tuple[Loop | Branch, int]]
 
 Handler = Callable[["Core", Any], Activity | Holding | None]
 """Runs a step of one kind: the returned activity on the core, or None where the core need not wait."""
+
+_MOST_CHOICES, _MOST_KEPT = 2**10, 2**16
+"""In a trip, and in all trips of a device, that are kept to be played no more: some hundred bytes each."""
 
 H = TypeVar("H", bound=Handler)
 
@@ -75,8 +79,9 @@ class Core:
         self.current: AnyStep | None = None
         self.ended_ps = 0
         self._visits: Counter[object] = Counter()
-        # Where visits differ, in the order in which they were made.
-        self.choices: list[tuple[Loop | Branch, int]] = []
+        # Where visits differ, the last that were made, in their order; and how many were made.
+        self._choices: deque[tuple[Loop | Branch, int]] = deque(maxlen=_MOST_CHOICES)
+        self.made = 0
         # How often trips were jumped over in which something was chosen.
         self.jumps = 0
         self._collectives: dict[str, Collective] = {}
@@ -139,8 +144,17 @@ class Core:
             return usual
         number = values[(self.visit(id(step)) - 1) % len(values)]
         if len(values) > 1:
-            self.choices.append((step, number))
+            self._choices.append((step, number))
+            self.made += 1
         return number
+
+    def kept_choices(self, made: int) -> Choices | None:
+        """Return what was chosen since so many choices were ``made``, to keep a trip under; None if it is too much."""
+        count, device = self.made - made, self.device
+        if count > _MOST_CHOICES or device.kept > _MOST_KEPT:
+            return None
+        device.kept += count
+        return list(islice(self._choices, len(self._choices) - count, None))
 
     def next_choice(self, step: Loop | Branch, ahead: int) -> int:
         """Return what ``chosen`` will return for a step that chooses anew at each visit, so many visits later."""
@@ -163,7 +177,8 @@ class Core:
         """Take choices as made, of what is not played because it was before."""
         for step, _ in choices:
             self._visits[id(step)] += 1
-        self.choices += choices
+        self._choices += choices
+        self.made += len(choices)
 
     def record(
         self, step: AnyStep, start_ps: int, *, row: str = "", end_ps: int | None = None, **details: Any

@@ -122,6 +122,8 @@ class Device:
         # By the identity of the steps and the call whose they are: records say of which core they are.
         self.visits: dict[tuple[int, str], Visit] = {}
         self.trips: dict[tuple[int, str], Trips] = {}
+        # Choices under which trips are kept.
+        self.kept = 0
         self.copies: dict[tuple[object, ...], CopyCost] = {}
         self.host = HostQueues(self.env, self.number, seconds_to_ps(chip.host.latency_seconds))
         if cohort.program.uses_host or options.infeed is not None or options.outfeed is not None:

@@ -33,7 +33,7 @@ _MOST_WAYS = 256
 _FOUND = 8
 """So many scalars take as long as what is found out of a visit; visits with the same known are one for that."""
 
-_VISITS_AT_ONCE = 4
+_VISITS_AT_ONCE = 2
 """So many visits take the time and the memory of one scalar: each is a place in a list."""
 
 

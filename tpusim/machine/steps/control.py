@@ -42,7 +42,7 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         if known is not None and was_alone and (yield from _played_before(core, known)):
             done += 1
             continue
-        carried, chosen = world.carried(), len(core.choices)
+        carried, made = world.carried(), core.made
         if watch:
             watch.begin(device.number, done + 1)
         yield loop.condition
@@ -50,8 +50,9 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         yield loop.body
         done += 1
         left, trip_ps = trips - done, core.now_ps - begin_ps
-        if known and rounds and was_alone and device.is_alone and rounds.is_whole:
-            _enter(known, core.choices[chosen:], _visited(core, begin_ps, mark, carried))
+        tells = rounds and was_alone and device.is_alone and rounds.is_whole
+        if known and tells and (choices := core.kept_choices(made)) is not None:
+            _enter(known, choices, _visited(core, begin_ps, mark, carried))
         if watch:
             is_alone = was_alone and device.is_alone
             watch.end(device.number, trip_ps, was_alone=is_alone, is_enough=world.is_enough(done))
