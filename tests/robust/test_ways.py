@@ -23,7 +23,7 @@ _SECONDS = 10
 
 _PEAK = """
 import contextlib, resource, sys, tpusim
-with contextlib.suppress(tpusim.errors.UnsupportedError):
+with contextlib.suppress(tpusim.UnsupportedError):
     tpusim.simulate(sys.argv[1])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
 """
