@@ -67,6 +67,14 @@ def test_trips_of_all_loops_together_are_played_to_a_bound(monkeypatch):
     assert [step.trips for step in program.every_step if isinstance(step, Loop)] == [100, 100, 100, 1]
 
 
+@pytest.mark.parametrize(("how", "trips"), [("add", 10_000 // 25), ("call", 10_000 // 25), ("fusion", 10_000)])
+def test_a_counter_may_go_through_steps_of_any_number(how, trips):
+    """Few are counted through; thousands would end Python's stack, and the trips are assumed."""
+    for length, expected in ((25, trips), (3000, 1)):
+        program = tpusim.lower(parse(ways.counted(length, how)), "v5e")
+        assert [step.trips for step in program.every_step if isinstance(step, Loop)] == [expected]
+
+
 def test_calls_beside_the_core_multiply_to_a_bound():
     """Six levels have 64 at the bottom; forty would be under way all at once."""
     assert kernels(ways.beside(6), "k") == 64

@@ -140,6 +140,29 @@ def alternated(levels: int) -> str:
     return _module(*texts, _entry(*start, f"r = {BOTH} call(t), to_apply=even_{levels}"))
 
 
+def counted(length: int, how: str) -> str:
+    """A loop to 10,000 whose counter grows by 1 in each of so many steps, one of the others' operand or its fusion."""
+    limit = (f"m = {COUNT} constant(10000)", "l = pred[]{:T(512)} compare(n, m), direction=LT")
+    inner = (f"n = {COUNT} parameter(0)", f"one = {COUNT} constant(1)", f"r = {COUNT} add(n, one)")
+    texts = [_computation("less", *_GIVEN, *limit), _computation("c_0", *inner)]
+    steps = [f"a0 = {COUNT} add(n, one)"]
+    if how == "fusion":
+        # Fusions in each other, which make one step of all.
+        nested = (
+            f"f_{at} {{\n  n = {COUNT} parameter(0)\n  ROOT r = {COUNT} fusion(n), kind=kLoop, calls=f_{at - 1}\n}}"
+            for at in range(1, length)
+        )
+        texts += [_computation("f_0", *inner), *nested]
+        steps = [f"a{length - 1} = {COUNT} fusion(n), kind=kLoop, calls=f_{length - 1}"]
+    else:
+        given = {"add": ", one)", "call": "), to_apply=c_0"}[how]
+        steps += [f"a{at} = {COUNT} {how}(a{at - 1}{given}" for at in range(1, length)]
+    last = (f"y = {ARRAY} add(x, x)", f"r = {BOTH} tuple(a{length - 1}, y)")
+    texts.append(_computation("body", *_GIVEN, *steps, *last))
+    start = (f"z = {COUNT} constant(0)", f"t = {BOTH} tuple(z, x)")
+    return _module(*texts, _entry(*start, f"w = {BOTH} while(t), condition=less, body=body"))
+
+
 def overlapped(trips: int) -> str:
     """A call beside the core that goes through large arrays again and again, and on the core, later, the same."""
     large = "f32[2048,1024]{1,0:T(8,128)}"

@@ -101,15 +101,15 @@ class Core:
 
     def _catch_up(self) -> Activity:
         """Wait until the memories can have moved all that was counted, of what is under way beside each other too."""
-        chip, start_ps = self.device.chip, self.now_ps
-        rated = [unit for unit in UNITS.values() if unit.rate and unit.key != HBM]
+        start_ps, rate = self.now_ps, self.device.chip.hbm.bandwidth_bytes_per_second
         totals = amounts_of(self.recorded, lambda record: {**record.units, _HBM_BYTES: record.hbm_bytes})
-        least_ps = {unit.bound: int(totals.get(unit.key, 0)) for unit in rated}
-        least_ps[UNITS[HBM].bound] = bytes_to_ps(totals.get(_HBM_BYTES, 0.0), chip.hbm.bandwidth_bytes_per_second)
+        least_ps = {unit.key: int(totals.get(unit.key, 0)) for unit in UNITS.values() if unit.rate}
+        # Of bytes, since what units count is rounded in every record.
+        least_ps[HBM] = bytes_to_ps(totals.get(_HBM_BYTES, 0.0), rate)
         slowest = max(least_ps, key=least_ps.__getitem__)
         if least_ps[slowest] > start_ps:
             yield self.env.timeout(least_ps[slowest] - start_ps)
-            self.record(_TRAFFIC, start_ps, bound_by=slowest, is_wait=True)
+            self.record(_TRAFFIC, start_ps, bound_by=UNITS[slowest].bound, is_wait=True)
             self.ended_ps = self.now_ps
 
     def run(self, steps: tuple[AnyStep, ...]) -> Activity:

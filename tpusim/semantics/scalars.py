@@ -26,8 +26,11 @@ Number = int | float | bool
 # Elements of a tuple, or parameters, by number; under their opcodes the numbers of the device.
 State = dict[int | str, Number]
 
-_DEEPEST = 200
-"""So deep may scalars depend on each other; beyond it Python's own limit of recursion would come near."""
+_DEEPEST = 100
+"""So deep may scalars depend on each other; beyond it Python's own limit of recursion would come near.
+
+That is a thousand: a call of what a call gives takes six of them, and what asks has some already.
+"""
 
 _MOST_COMPUTED = 2**20
 """Scalars for one question, or for all that is asked of a program: some seconds."""

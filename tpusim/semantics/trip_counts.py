@@ -21,6 +21,9 @@ from tpusim.shapes.shape import ArrayShape
 MOST_TRIPS = 4096
 """Trips that are played out before a loop counts as unknown; each costs some microseconds per instruction."""
 
+_DEEPEST = 40
+"""So many additions may a counter pass through, fusions included; what they add may depend on as much again."""
+
 _FOREVER = sys.maxsize
 _SIGNS = {"add": 1, "subtract": -1}
 
@@ -122,11 +125,13 @@ class _Lines:
         state: State,
         budget: Budget | None,
         arguments: dict[int, _Line | None] | None = None,
+        depth: int = 0,
     ) -> None:
         self.module = module
         self.computation = computation
         self.scalars = Scalars(module, computation, state, budget)
         self._arguments = arguments or {}
+        self._depth = depth
         self._found: dict[str, _Line | None] = {}
 
     def line(self, name: str) -> _Line | None:
@@ -135,7 +140,9 @@ class _Lines:
             self._found[name] = None
             made = self.computation[name]
             shape = made.shape
-            line = self._made_line(made)
+            self._depth += 1
+            line = self._made_line(made) if self._depth <= _DEEPEST else None
+            self._depth -= 1
             if line is None or not isinstance(shape, ArrayShape) or not shape.dtype.is_integer:
                 return None
             low, high = (limit - line.offset for limit in integer_range(shape.dtype))
@@ -168,7 +175,8 @@ class _Lines:
         """Return the lines of the computation that a fusion runs."""
         called = self.module[fusion.attributes["calls"]]
         arguments = {number: self.line(name) for number, name in enumerate(fusion.operands)}
-        return _Lines(self.module, called, self.scalars.state_of(fusion.operands), self.scalars.budget, arguments)
+        state = self.scalars.state_of(fusion.operands)
+        return _Lines(self.module, called, state, self.scalars.budget, arguments, self._depth)
 
 
 def _past_fusions(lines: _Lines, name: str = "") -> tuple[_Lines, Instruction]:
