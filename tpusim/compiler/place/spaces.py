@@ -39,14 +39,15 @@ def in_space(shape: ArrayShape, space: int) -> ArrayShape:
 
 
 def match_fusion(fusion: Node, draft: Draft) -> None:
-    """Let what a fusion runs take and give arrays where the fusion does."""
-    inner = draft.graphs[fusion.attributes["calls"]]
-    for parameter, operand in zip(inner.parameters, fusion.operands, strict=True):
-        parameter.shape = operand.shape
-    if isinstance(fusion.shape, TupleShape) and inner.root.opcode == "tuple":
-        for result, shape in zip(inner.root.operands, fusion.shape.elements, strict=True):
-            result.shape = shape
-    inner.root.shape = fusion.shape
-    for node in inner.order():
-        if node.opcode == "fusion":
-            match_fusion(node, draft)
+    """Let what a fusion runs take and give arrays where the fusion does, fusions in it included."""
+    todo = [fusion]
+    while todo:
+        outer = todo.pop()
+        inner = draft.graphs[outer.attributes["calls"]]
+        for parameter, operand in zip(inner.parameters, outer.operands, strict=True):
+            parameter.shape = operand.shape
+        if isinstance(outer.shape, TupleShape) and inner.root.opcode == "tuple":
+            for result, shape in zip(inner.root.operands, outer.shape.elements, strict=True):
+                result.shape = shape
+        inner.root.shape = outer.shape
+        todo += [node for node in inner.order() if node.opcode == "fusion"]
