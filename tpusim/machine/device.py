@@ -122,6 +122,8 @@ class Device:
         # By the identity of the steps and the call whose they are: records say of which core they are.
         self.visits: dict[tuple[int, str], Visit] = {}
         self.trips: dict[tuple[int, str], Trips] = {}
+        # Loops of which rounds were counted.
+        self.counted: set[tuple[int, str]] = set()
         # Choices under which trips are kept.
         self.kept = 0
         self.copies: dict[tuple[object, ...], CopyCost] = {}

@@ -70,7 +70,7 @@ def run_loop(core: Core, loop: Loop) -> Holding:
 
 
 _SHOWN_TRIPS = 2**10
-"""Of a loop in which something is chosen: a time line shows as many, each by itself, before it counts."""
+"""Of a loop in which something is chosen: its first visit shows as many, each by itself, before rounds are counted."""
 
 
 class _Rounds:
@@ -92,7 +92,8 @@ class _Rounds:
     def jump(self, done: int, trips: int) -> Generator[Event, Any, int]:
         """Let the clock jump over the rounds to come, if a round has just ended; return how many trips these are."""
         core, world = self._core, self._core.device.world
-        if done < _SHOWN_TRIPS:
+        visited = id(self._loop), core.call
+        if done < _SHOWN_TRIPS and visited not in core.device.counted:
             return 0
         if not core.device.is_alone:
             self._begun.clear()
@@ -111,6 +112,7 @@ class _Rounds:
         if world.for_all:
             world.repeat(carried, rounds)
         core.jumps += 1
+        core.device.counted.add(visited)
         yield core.env.timeout(rest_ps)
         return rounds * (done - first)
 
