@@ -26,11 +26,8 @@ Number = int | float | bool
 # Elements of a tuple, or parameters, by number; under their opcodes the numbers of the device.
 State = dict[int | str, Number]
 
-_DEEPEST = 100
-"""So deep may scalars depend on each other; beyond it Python's own limit of recursion would come near.
-
-That is a thousand: a call of what a call gives takes six of them, and what asks has some already.
-"""
+_DEEPEST = 200
+"""So deep may scalars depend on each other; beyond it Python's own limit of recursion would come near."""
 
 _MOST_COMPUTED = 2**20
 """Scalars for one question, or for all that is asked of a program: some seconds."""
@@ -153,7 +150,11 @@ class Scalars:
         """Return the scalars of the computation that a fusion or call runs."""
         attributes = instruction.attributes
         called = self._module[attributes["calls" if "calls" in attributes else "to_apply"]]
-        return Scalars(self._module, called, self.state_of(instruction.operands), self.budget, self._depth)
+        # What a call is given is asked for through as many functions of Python again.
+        self._depth += 1
+        state = self.state_of(instruction.operands)
+        self._depth -= 1
+        return Scalars(self._module, called, state, self.budget, self._depth)
 
     def _computed(self, made: Instruction) -> Number | None:
         dtype = _scalar_type(made)
