@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 COUNT, ARRAY = "s32[]{:T(128)}", "f32[8,128]{1,0:T(8,128)}"
@@ -15,6 +16,7 @@ _GIVEN = (
 )
 # What is below a computation is entered with two numbers that no other way has.
 _NUMBERS = (f"a = {COUNT} add(n, n)", f"b = {COUNT} add(a, one)")
+_FROM_ZERO = (f"z = {COUNT} constant(0)", f"t = {BOTH} tuple(z, x)")
 
 
 def _computation(name: str, *lines: str) -> str:
@@ -39,41 +41,50 @@ def _entry(*lines: str) -> str:
     return _computation("ENTRY e", *first, *lines)
 
 
+def _less(trips: int) -> str:
+    """Return the condition of loops to a number."""
+    limit = f"m = {COUNT} constant({trips})"
+    return _computation("less", *_GIVEN, limit, "l = pred[]{:T(512)} compare(n, m), direction=LT")
+
+
+def _levels(levels: int, lines: Callable[[str], tuple[str, ...]]) -> list[str]:
+    """Return computations ``c_1`` and so on; ``lines`` say what each does with the one below it."""
+    names = pairwise(f"c_{level}" for level in range(levels + 1))
+    return [_computation(name, *_GIVEN, *_NUMBERS, *lines(below)) for below, name in names]
+
+
 def called(levels: int) -> str:
     """Calls with 2n and 2n+1, from 1 on; at the bottom even numbers choose the kernel ``k``."""
     texts = [_same(), _twice("twice")]
     choose = f"r = {BOTH} conditional(i, q, q), branch_computations={{twice, same}}"
     texts.append(_computation("c_0", *_GIVEN, f"i = {COUNT} and(n, one)", choose))
-    for level in range(1, levels + 1):
-        calls = (
+    texts += _levels(
+        levels,
+        lambda below: (
             f"s = {BOTH} tuple(a, x)",
-            f"f = {BOTH} call(s), to_apply=c_{level - 1}",
+            f"f = {BOTH} call(s), to_apply={below}",
             f"y = {ARRAY} get-tuple-element(f), index=1",
             f"t = {BOTH} tuple(b, y)",
-            f"r = {BOTH} call(t), to_apply=c_{level - 1}",
-        )
-        texts.append(_computation(f"c_{level}", *_GIVEN, *_NUMBERS, *calls))
+            f"r = {BOTH} call(t), to_apply={below}",
+        ),
+    )
     return _module(*texts, _entry(f"r = {BOTH} call(q), to_apply=c_{levels}"))
 
 
 def chosen(levels: int) -> str:
     """Branches with 2n and 2n+1, of a number that only values tell; ``k`` is at the bottom."""
-    texts = [_twice("c_0")]
-    for level in range(1, levels + 1):
-        choose = (
+    texts = _levels(
+        levels,
+        lambda below: (
             f"s = {BOTH} tuple(a, x)",
             f"t = {BOTH} tuple(b, x)",
             f"i = {COUNT} and(n, one)",
-            f"r = {BOTH} conditional(i, s, t), branch_computations={{c_{level - 1}, c_{level - 1}}}",
-        )
-        texts.append(_computation(f"c_{level}", *_GIVEN, *_NUMBERS, *choose))
-    given = (f"x = {ARRAY} parameter(0)", f"n = {COUNT} parameter(1)", f"q = {BOTH} tuple(n, x)")
-    return _module(
-        *texts,
-        _computation(
-            "ENTRY e", *given, f"r = {BOTH} conditional(n, q, q), branch_computations={{c_{levels}, c_{levels}}}"
+            f"r = {BOTH} conditional(i, s, t), branch_computations={{{below}, {below}}}",
         ),
     )
+    given = (f"x = {ARRAY} parameter(0)", f"n = {COUNT} parameter(1)", f"q = {BOTH} tuple(n, x)")
+    choose = f"r = {BOTH} conditional(n, q, q), branch_computations={{c_{levels}, c_{levels}}}"
+    return _module(_twice("c_0"), *texts, _computation("ENTRY e", *given, choose))
 
 
 def summed(levels: int) -> str:
@@ -87,8 +98,7 @@ def summed(levels: int) -> str:
     texts.append(_computation("less", *_GIVEN, sums, "l = pred[]{:T(512)} compare(n, m), direction=LT"))
     step = (f"y = {ARRAY} add(x, x)", f"j = {COUNT} add(n, one)", f"r = {BOTH} tuple(j, y)")
     texts.append(_computation("body", *_GIVEN, *step))
-    start = (f"z = {COUNT} constant(0)", f"t = {BOTH} tuple(z, x)")
-    return _module(*texts, _entry(*start, f"w = {BOTH} while(t), condition=less, body=body"))
+    return _module(*texts, _entry(*_FROM_ZERO, f"w = {BOTH} while(t), condition=less, body=body"))
 
 
 def beside(levels: int) -> str:
@@ -106,8 +116,7 @@ def beside(levels: int) -> str:
 def played(loops: int, length: int, trips: int) -> str:
     """Loops one after the other whose counters no closed form tells: each trip goes through ``length`` products."""
     texts, last, entry = [], "x", list[str]()
-    limit = (f"m = {COUNT} constant({trips})", "l = pred[]{:T(512)} compare(n, m), direction=LT")
-    texts.append(_computation("less", *_GIVEN, *limit))
+    texts.append(_less(trips))
     for number in range(loops):
         names = ["n", *(f"a{at}" for at in range(length))]
         products = [f"{new} = {COUNT} multiply({old}, one)" for old, new in pairwise(names)]
@@ -127,8 +136,7 @@ def alternated(levels: int) -> str:
 
     At the bottom ``k`` is what even numbers choose.
     """
-    limit = (f"m = {COUNT} constant(7)", "l = pred[]{:T(512)} compare(n, m), direction=LT")
-    texts = [_computation("less", *_GIVEN, *limit), _twice("even_0"), _same("odd_0")]
+    texts = [_less(7), _twice("even_0"), _same("odd_0")]
     for level in range(1, levels + 1):
         for kind in ("even", "odd"):
             choose = f"w = {BOTH} conditional(i, q, q), branch_computations={{even_{level - 1}, odd_{level - 1}}}"
@@ -136,15 +144,13 @@ def alternated(levels: int) -> str:
             texts.append(_computation(f"body_{kind}_{level}", *_GIVEN, f"i = {COUNT} and(n, one)", choose, *step))
             repeat = f"r = {BOTH} while(q), condition=less, body=body_{kind}_{level}"
             texts.append(_computation(f"{kind}_{level}", f"q = {BOTH} parameter(0)", repeat))
-    start = (f"z = {COUNT} constant(0)", f"t = {BOTH} tuple(z, x)")
-    return _module(*texts, _entry(*start, f"r = {BOTH} call(t), to_apply=even_{levels}"))
+    return _module(*texts, _entry(*_FROM_ZERO, f"r = {BOTH} call(t), to_apply=even_{levels}"))
 
 
 def counted(length: int, how: str) -> str:
     """A loop to 10,000 whose counter grows by 1 in each of so many steps, one of the others' operand or its fusion."""
-    limit = (f"m = {COUNT} constant(10000)", "l = pred[]{:T(512)} compare(n, m), direction=LT")
     inner = (f"n = {COUNT} parameter(0)", f"one = {COUNT} constant(1)", f"r = {COUNT} add(n, one)")
-    texts = [_computation("less", *_GIVEN, *limit), _computation("c_0", *inner)]
+    texts = [_less(10_000), _computation("c_0", *inner)]
     steps = [f"a0 = {COUNT} add(n, one)"]
     if how == "fusion":
         # Fusions in each other, which make one step of all.
@@ -159,8 +165,7 @@ def counted(length: int, how: str) -> str:
         steps += [f"a{at} = {COUNT} {how}(a{at - 1}{given}" for at in range(1, length)]
     last = (f"y = {ARRAY} add(x, x)", f"r = {BOTH} tuple(a{length - 1}, y)")
     texts.append(_computation("body", *_GIVEN, *steps, *last))
-    start = (f"z = {COUNT} constant(0)", f"t = {BOTH} tuple(z, x)")
-    return _module(*texts, _entry(*start, f"w = {BOTH} while(t), condition=less, body=body"))
+    return _module(*texts, _entry(*_FROM_ZERO, f"w = {BOTH} while(t), condition=less, body=body"))
 
 
 def overlapped(trips: int) -> str:
