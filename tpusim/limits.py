@@ -88,6 +88,10 @@ EXECUTIONS: Final = Limit("executions of a step", 10**200, least=0)
 COMPUTED_INSTRUCTIONS: Final = Limit("instructions to compute", 2**21, least=0)
 """With each trip of a loop counted once: calls of calls multiply, and one takes some microseconds at least."""
 
+LOOPED_INSTRUCTIONS: Final = 2**20
+"""What trips of loops compute, unless it is said how many one may make: of small arrays some seconds, and for ever of a
+loop that never ends."""
+
 INLINED: Final = Limit("instructions in place of calls, loops and branches", 2**16, least=0)
 """Of a program that has not so many by far: calls of calls multiply, and each copy is compiled by itself."""
 

@@ -187,7 +187,7 @@ def _report(result: Result, options: Namespace) -> None:
     option("--infeed", metavar="F.npz", help="arrays in0, in1, ... that infeeds read"),
     option("--outfeed", metavar="F.npz", help="write what outfeeds send, as out0, out1, ..."),
     option("--seed", metavar="N", type=number, default=0, help="of rng instructions"),
-    option("--max-iterations", metavar="N", type=number, help="stop a while that runs longer"),
+    option("--max-iterations", metavar="N", type=number, help="trips of a loop (default: 2**20 instructions in all)"),
 )
 def execute(options: Namespace) -> None:
     """Compute a program's results."""

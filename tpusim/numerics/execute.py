@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from graphlib import TopologicalSorter
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.ir.module import Module
-from tpusim.limits import COMPUTED_INSTRUCTIONS
+from tpusim.limits import COMPUTED_INSTRUCTIONS, LOOPED_INSTRUCTIONS
 
 # Importing the modules of rules fills the table.
 from tpusim.numerics import collectives, host  # noqa: F401
@@ -36,7 +38,7 @@ from tpusim.numerics.ops import (  # noqa: F401
 )
 from tpusim.numerics.pallas import call  # noqa: F401
 from tpusim.numerics.registry import RULES
-from tpusim.numerics.site import Settings
+from tpusim.numerics.site import Settings, Work
 from tpusim.numerics.values.f32_pairs import widen_module
 from tpusim.semantics.verify.module import Verified
 
@@ -60,12 +62,14 @@ def execute_module(
     for computation in module.computations:
         for instruction in computation:
             check_size(instruction.name, instruction.shape)
-    if fault := COMPUTED_INSTRUCTIONS.fault(_most_computed(module)):
+    counts = _most_computed(module)
+    if fault := COMPUTED_INSTRUCTIONS.fault(counts[module.entry_name]):
         raise UnsupportedError(f"{module.name}: {fault}: calls of calls multiply")
     # Each device reads the whole infeed: what one takes is not gone for the others.
     fed = [] if infeed is None else list(infeed)
     feeds = [fed] * (module.replica_count * module.partition_count) if infeed is not None else []
-    devices = make_devices(module, feeds, module.replica_count)
+    work = Work(counts, LOOPED_INSTRUCTIONS if settings.max_iterations is None else inf)
+    devices = [replace(device, work=work) for device in make_devices(module, feeds, module.replica_count)]
     shapes = [parameter.shape for parameter in module.entry.parameters]
     per_device = _per_device(inputs, len(devices), len(shapes))
     arguments = [check_inputs(values, shapes) for values in per_device]
@@ -81,8 +85,8 @@ def execute_module(
     return [apart_from(in_types_of(result, module.entry.root.shape), others) for result in results]
 
 
-def _most_computed(module: Module) -> int:
-    """Return how many instructions are computed where each loop makes one trip, and all branches are the longest."""
+def _most_computed(module: Module) -> dict[str, int]:
+    """Return how many instructions computations compute, each loop one trip long, and all branches the longest."""
     called = {one.name: [name for i in one for name in i.called_computations] for one in module.computations}
     counts = dict[str, int]()
     for name in TopologicalSorter(called).static_order():
@@ -90,7 +94,7 @@ def _most_computed(module: Module) -> int:
         for instruction in module[name]:
             inner = [counts[other] for other in instruction.called_computations]
             counts[name] += max(inner, default=0) if instruction.opcode == "conditional" else sum(inner)
-    return counts[module.entry_name]
+    return counts
 
 
 def _per_device(inputs: Sequence[Any], devices: int, parameters: int) -> list[Sequence[Any]]:

@@ -136,9 +136,12 @@ def _while(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Run the body until no element wants to go on; those that have ended keep their state."""
     state, trips = operands[0], 0
     condition, body = instruction.attributes["condition"], instruction.attributes["body"]
+    work = site.device.work
+    each = work.of(condition, body)
     while (alive := np.asarray(apply_lifted(site, condition, [state]))).any():
         if trips == site.settings.max_iterations:
             raise SimulationError(f"{instruction.name!r} has not ended after {trips:,} iterations (--max-iterations)")
+        work.spend(each, repr(instruction.name))
         # All elements run on until the last one ends, so its work on the others is thrown away.
         state = select_values(alive, apply_lifted(site, body, [state]), state)
         trips += 1

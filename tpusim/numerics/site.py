@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
+from tpusim.errors import SimulationError
 from tpusim.ir.module import Computation, Instruction, Literal, Module
+from tpusim.limits import LOOPED_INSTRUCTIONS
 from tpusim.shapes.shape import Shape
 
 
@@ -16,7 +19,8 @@ class Settings:
     """How values are computed.
 
     ``precision`` is ``tpu`` (operands of products rounded to bf16, f32 sums over blocks of ``array_depth``) or
-    ``exact`` (IEEE). ``read_literal`` decodes a constant's text. ``max_iterations`` stops a runaway ``while``.
+    ``exact`` (IEEE). ``read_literal`` decodes a constant's text. ``max_iterations`` are the trips after
+    which a loop is stopped; where it is not given, ``Work`` stops them all.
     """
 
     # Handed in: decoding text is the parser's business, which numerics does not know.
@@ -25,6 +29,28 @@ class Settings:
     array_depth: int = 128
     max_iterations: int | None = None
     seed: int = 0
+
+
+@dataclass
+class Work:
+    """What trips of loops may still come to, in instructions: a loop that never ends takes all of it.
+
+    ``counts`` are the instructions of each computation, with those that it calls. The devices of a run share one.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    left: float = inf
+
+    def of(self, *computations: str) -> int:
+        """Return what one run of some computations comes to."""
+        return sum(self.counts.get(name, 1) for name in computations)
+
+    def spend(self, amount: float, loop: str) -> None:
+        """Count what a trip computes; raise SimulationError if it is too much."""
+        self.left -= amount
+        if self.left < 0:
+            most = f"{LOOPED_INSTRUCTIONS:,} instructions in loops"
+            raise SimulationError(f"{loop} has not ended after {most}; --max-iterations N gives each N trips instead")
 
 
 @dataclass
@@ -38,6 +64,7 @@ class Device:
     mailbox: dict[int, deque[Any]] = field(default_factory=dict)
     # What random operations keep from one call to the next.
     random: dict[str, Any] = field(default_factory=dict)
+    work: Work = field(default_factory=Work)
 
 
 @dataclass(frozen=True)

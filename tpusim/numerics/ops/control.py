@@ -53,14 +53,19 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
     """Run the body as long as the condition says so; a limit on iterations stops what never ends."""
     state, trips = operands[0], 0
     condition, body = instruction.attributes["condition"], instruction.attributes["body"]
+    work = site.device.work
+    each = work.of(condition, body)
     # Yielded, not called: a loop's body may wait for other devices, and nesting costs no stack of Python.
     while (yield Run(condition, [state])):
         if trips == site.settings.max_iterations:
             raise SimulationError(f"{instruction.name!r} has not ended after {trips:,} iterations (--max-iterations)")
         if trips == _PATIENCE and (compiled := _compiled(site, instruction)) is not None:
-            state, more = compiled.run(state, (site.settings.max_iterations or _NO_LIMIT) - trips)
+            most = min((site.settings.max_iterations or _NO_LIMIT) - trips, work.left * _COMPILED // each)
+            state, more = compiled.run(state, int(most))
+            work.spend(more * each / _COMPILED, repr(instruction.name))
             trips += more
             continue
+        work.spend(each, repr(instruction.name))
         state = yield Run(body, [state])
         trips += 1
     return state
@@ -69,6 +74,8 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
 _PATIENCE = 1000
 """Trips that the rules take less time for than compiled code takes to load."""
 _NO_LIMIT = 2**62
+_COMPILED = 1000
+"""Instructions on scalars that compiled code computes while a rule computes one."""
 
 
 def _compiled(site: Site, loop: Instruction) -> ScalarLoop | None:

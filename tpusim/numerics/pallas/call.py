@@ -29,7 +29,7 @@ def pallas_call(site: Site, instruction: Instruction, operands: list[Any]) -> Ge
     shapes = [array_shape(leaf) for leaf in leaves(instruction.shape)]
     aliases = in_place_operands(site.module, instruction)
     call = Call(operands, [shape.dimensions for shape in shapes], aliases)
-    run = KernelRun(kernel, call, site.device_number, site.settings.seed)
+    run = KernelRun(kernel, call, site.device_number, site.settings.seed, site.device.work)
     devices = site.module.replica_count * site.module.partition_count
     if kernel.meets_others and devices > 1:
         company = yield Meet(site.place(instruction), tuple(range(devices)), run)

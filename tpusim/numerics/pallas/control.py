@@ -28,6 +28,9 @@ def _switch(where: BoundWhere) -> Function:
     return lambda frame, chosen: cases.get(int(chosen), default).run(frame)
 
 
+_LOOP = "a loop of a Pallas kernel"
+
+
 @operation("scf.for", in_frame=True)
 def _for(where: BoundWhere) -> Function:
     body = where.code(0)
@@ -35,6 +38,7 @@ def _for(where: BoundWhere) -> Function:
     def loop(frame: Frame, first: Any, last: Any, step: Any, *carried: Any) -> Activity:
         values: Any = carried
         for counter in range(int(first), int(last), int(step)):
+            frame.run.work.spend(len(body.steps), _LOOP)
             values = yield from body.run(frame, (np.int32(counter), *values))
         return values
 
@@ -53,7 +57,8 @@ def _while(where: BoundWhere) -> Function:
             if not goes_on:
                 return handed
             if turns == most:
-                raise SimulationError(f"a loop of a Pallas kernel has not ended after {turns:,} (--max-iterations)")
+                raise SimulationError(f"{_LOOP} has not ended after {turns:,} (--max-iterations)")
+            frame.run.work.spend(len(before.steps) + len(after.steps), _LOOP)
             values, turns = (yield from after.run(frame, handed)), turns + 1
 
     return loop

@@ -20,7 +20,7 @@ from tpusim.numerics.pallas.references import Reference
 from tpusim.numerics.pallas.table import SEMAPHORES, dtype_of, seen_as, undefined
 from tpusim.numerics.pallas.transfers import BARRIER, Waits
 from tpusim.numerics.registry import Array
-from tpusim.numerics.site import Settings
+from tpusim.numerics.site import Settings, Work
 
 
 class Kernel(NamedTuple):
@@ -65,10 +65,11 @@ class KernelRun:
     it makes, which are defined when it has ended.
     """
 
-    def __init__(self, kernel: Kernel, call: Call, device: int, seed: int) -> None:
+    def __init__(self, kernel: Kernel, call: Call, device: int, seed: int, work: Work) -> None:
         """Begin on the device of a number; ``seed`` is that of random bits for which the kernel states none."""
         self._kernel = kernel
         self.device = device
+        self.work = work
         self.company: dict[int, KernelRun] = {}
         self.seed([seed, device])
         bounds = iter(call.operands)
@@ -121,6 +122,7 @@ class KernelRun:
         code, scalars = self._kernel.code, self._arguments[: self._kernel.body.prefetched]
         frame = Frame(code.size, self)
         for step in np.ndindex(self.grid):
+            self.work.spend(len(code.steps), "the grid of a Pallas kernel")
             indices = [np.int32(index) for index in step]
             places = []
             for blocks, transform in self._moved:

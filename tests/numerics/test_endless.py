@@ -1,0 +1,101 @@
+"""Loops that never end: computing stops all the same, and says where and how to go on."""
+
+from __future__ import annotations
+
+from time import process_time
+
+import numpy as np
+import pytest
+
+import tpusim
+from tests.numerics.pallas.inputs import read_kernel
+from tpusim.errors import SimulationError
+from tpusim.numerics import execute
+
+
+def counting(trips, make):
+    """Return a function that builds a loop over a counter and a number; ``make`` builds the number of the next trip."""
+
+    def loop(x):
+        b = x.builder
+        return b.get_tuple_element(b.while_(condition, body, b.tuple([b.constant(0, "s32"), x])), 1)
+
+    def condition(state):
+        b = state.builder
+        return b.lt(b.get_tuple_element(state, 0), b.constant(trips, "s32"))
+
+    def body(state):
+        b = state.builder
+        counter = b.get_tuple_element(state, 0)
+        return b.tuple([b.add(counter, b.constant(1, "s32")), make(b.get_tuple_element(state, 1))])
+
+    return loop
+
+
+def on_scalars(x):
+    """Compiled code computes it."""
+    return x * 0.5
+
+
+def by_rules(x):
+    """Compiled loops know no such operation."""
+    return x.builder.ceil(x) + x
+
+
+def computed(trips, make, is_mapped=False, **settings):
+    """Return what a loop makes of a number, or of each of four."""
+    b = tpusim.Builder("m")
+    loop = counting(trips, make)
+    x = b.parameter(0, "f32[4]" if is_mapped else "f32[]")
+    b.map([x], loop, [0]) if is_mapped else loop(x)
+    return tpusim.execute(b.build(), [np.full(x.shape.dimensions, 3, np.float32)], **settings)
+
+
+BODIES = [on_scalars, by_rules, counting(2**31 - 1, on_scalars)]
+
+
+@pytest.mark.parametrize("make", BODIES, ids=("scalars", "rules", "within"))
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_a_loop_that_does_not_end_is_stopped(monkeypatch, make, is_mapped):
+    """Whatever computes it, for one number or for several at once."""
+    monkeypatch.setattr(execute, "LOOPED_INSTRUCTIONS", 30_000)
+    with pytest.raises(SimulationError, match=r"'while\S*' has not ended after .* instructions in loops; --max-iter"):
+        computed(2**31 - 1, make, is_mapped)
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_how_long_loops_go_on_is_up_to_the_user(monkeypatch, is_mapped):
+    """Twenty trips are too much, unless it is said that a loop may make as many."""
+    monkeypatch.setattr(execute, "LOOPED_INSTRUCTIONS", 30)
+    with pytest.raises(SimulationError, match="--max-iterations"):
+        computed(20, by_rules, is_mapped)
+    found = computed(20, by_rules, is_mapped, max_iterations=20)
+    assert np.ravel(found).tolist() == [3 * 2.0**20] * np.size(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", BODIES, ids=("scalars", "rules", "within"))
+def test_a_loop_that_does_not_end_is_stopped_in_seconds(make):
+    """What is allowed where nobody says anything takes less time than users wait without a word."""
+    before = process_time()
+    with pytest.raises(SimulationError, match="1,048,576 instructions"):
+        computed(2**31 - 1, make)
+    assert process_time() - before < 20
+
+
+@pytest.mark.parametrize(("name", "most", "what"), [("for_loop", 20, "a loop"), ("matmul", 8, "the grid")])
+def test_loops_and_the_grid_of_a_kernel_count_as_well(monkeypatch, name, most, what):
+    """So many turns or steps are too much, unless the user wants them."""
+    monkeypatch.setattr(execute, "LOOPED_INSTRUCTIONS", most)
+    module, inputs, _ = read_kernel(name)
+    with pytest.raises(SimulationError, match=f"{what} of a Pallas kernel has not ended after"):
+        tpusim.execute(module, inputs)
+    tpusim.execute(module, inputs, max_iterations=100)
+
+
+def test_a_kernel_that_does_not_end_is_stopped(monkeypatch):
+    """It doubles zeros until their sum is large."""
+    monkeypatch.setattr(execute, "LOOPED_INSTRUCTIONS", 1000)
+    module, inputs, _ = read_kernel("while_loop")
+    with pytest.raises(SimulationError, match="a loop of a Pallas kernel has not ended after"):
+        tpusim.execute(module, [np.zeros_like(array) for array in inputs])
