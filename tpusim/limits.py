@@ -92,6 +92,9 @@ LOOPED_INSTRUCTIONS: Final = 2**20
 """What trips of loops compute, unless it is said how many one may make: of small arrays some seconds, and for ever of a
 loop that never ends."""
 
+KERNEL_BYTES: Final = Limit("bytes on the chip", 2**28, least=0)
+"""Of one value of a hand-written kernel: twice the largest VMEM."""
+
 INLINED: Final = Limit("instructions in place of calls, loops and branches", 2**16, least=0)
 """Of a program that has not so many by far: calls of calls multiply, and each copy is compiled by itself."""
 

@@ -42,6 +42,19 @@ def test_a_load_beyond_the_end_is_refused():
         run(far, ZEROS)
 
 
+@pytest.mark.parametrize(("rows", "fits"), [(2**19, True), (2**19 + 8, False), (10**12, False)])
+def test_a_value_that_no_chip_holds_is_refused(rows, fits):
+    """A body can state any size; twice the largest VMEM is made."""
+    kind = f"vector<{rows}x128xf32>"
+    line = '%w = "stable_mosaic.arith.negf"(%v) : (vector<128x128xf32>) -> vector<128x128xf32>\n'
+    line += f'%u = "stable_mosaic.arith.constant"() {{value = dense<0.0> : {kind}}} : () -> {kind}\n'
+    if fits:
+        assert not run(line, ZEROS).any()
+        return
+    with pytest.raises(UnsupportedError, match="expected bytes on the chip, at most 268435456, found"):
+        run(line, ZEROS)
+
+
 def test_a_semaphore_that_nothing_signals_is_a_deadlock():
     """It says which device waits."""
     memory = "memref<!tpu.semaphore, #tpu.memory_space<semaphore_mem>>"

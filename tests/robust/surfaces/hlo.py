@@ -9,7 +9,9 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
+from math import prod
 from pathlib import Path
 from random import Random
 
@@ -23,6 +25,8 @@ from tpusim.frontends.xla import jaxlib
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Module
+from tpusim.ir.mosaic import read_body
+from tpusim.limits import KERNEL_BYTES
 from tpusim.pipeline.compile import compile_program
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import execute, lower, read_program, simulate
@@ -135,9 +139,18 @@ _LARGE, _BEYOND = 1 << 24, 1 << 36
 @surface("exec", lambda random: mutated_hlo(random, unscheduled() + texts_of("tests/data/numeric/*.v*.gz")), 6)
 def take_executed(content: bytes, folder: Path) -> None:
     """Compute a program on random inputs."""
+    _compute(read_program("case.hlo.txt", content))
+
+
+@surface("loops", control_flow)
+def take_loops(content: bytes, folder: Path) -> None:
+    """Compute a program of calls, loops and conditionals, which may go on for ever."""
+    _compute(read_program("case.hlo.txt", content))
+
+
+def _compute(module: Module) -> None:
     from tpusim.numerics.files import random_inputs
 
-    module = read_program("case.hlo.txt", content)
     shapes = [parameter.shape for parameter in module.entry.parameters]
     # The inputs are the caller's to make, and the memory of large values, while they fit any, is the program's to take.
     largest = max(shape_bytes(one.shape) for each in module.computations for one in each)
@@ -199,12 +212,12 @@ def take_proto(content: bytes, folder: Path) -> None:
     _run(read_program("case.pb", content), content)
 
 
-def _pallas(random: Random) -> bytes:
-    """Return a program whose kernels' bodies are changed, as texts of MLIR or as bytes."""
+def _damaged(random: Random, programs: str) -> bytes:
+    """Return one of some programs whose kernels' bodies are changed, as texts of MLIR or as bytes."""
     # It loads jaxlib, which other surfaces do without.
     from tests.robust.mlir import generic_text, mutated_mlir
 
-    text = random.choice(texts_of("tests/data/pallas/*.gz", 60_000))
+    text = random.choice(texts_of(programs, 60_000))
 
     def changed(found: re.Match[str]) -> str:
         body = base64.b64decode(found[0])
@@ -216,10 +229,27 @@ def _pallas(random: Random) -> bytes:
     return encoded(_BODY.sub(changed, text))
 
 
-@surface("pallas", _pallas, 4)
+@surface("pallas", lambda random: _damaged(random, "tests/data/pallas/*.gz"), 4)
 def take_pallas(content: bytes, folder: Path) -> None:
     """Run a program with a Pallas kernel whose body is damaged."""
     _run(read_program("case.v5e.hlo.txt", content), content)
+
+
+@surface("kernels", lambda random: _damaged(random, "tests/data/pallas_values/*.gz"), 4)
+def take_kernels(content: bytes, folder: Path) -> None:
+    """Compute a program with a Pallas kernel whose body is damaged."""
+    module = read_program("case.v5e.hlo.txt", content)
+    # As large as VMEM is, values are larger than what a case may take.
+    if not any(1 << 20 < size <= KERNEL_BYTES.most for size in _sizes_in_kernels(module)):
+        _compute(module)
+
+
+def _sizes_in_kernels(module: Module) -> Iterator[int]:
+    """Yield the bytes of all values of hand-written kernels."""
+    bodies = {one.backend_config.kernel_body for each in module.computations for one in each}
+    for body in map(read_body, filter(None, bodies)):
+        for function in (body.main, *body.functions.values()):
+            yield from (prod(kind.dimensions) * kind.element_bits // 8 for kind in function.types)
 
 
 @cache

@@ -7,11 +7,14 @@ that has to wait for a semaphore, or that holds one that has to, is a generator 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from math import prod
 from types import GeneratorType
 from typing import Any, NamedTuple
 
 from tpusim.errors import TpusimError, UnsupportedError
+from tpusim.hardware.units import SMEM, VMEM
 from tpusim.ir.mosaic import Block, Function, Operation, Type
+from tpusim.limits import KERNEL_BYTES
 from tpusim.numerics.pallas.table import Entry, Where, entry_of
 from tpusim.numerics.site import Settings
 
@@ -72,10 +75,17 @@ class BoundWhere(Where):
 
 
 def bind(function: Function, settings: Settings) -> Code:
-    """Return a function bound; raise UnsupportedError for an operation that is not computed."""
+    """Return a function bound; raise UnsupportedError for an operation that is not computed, and for huge values."""
+    for kind in function.types:
+        # A size that only the run knows is a negative number.
+        size = prod([max(extent, 0) for extent in kind.dimensions]) * kind.element_bits // 8
+        if kind.space in _ON_CHIP and (fault := KERNEL_BYTES.fault(size)):
+            raise UnsupportedError(f"a value in the body of a Pallas kernel: {fault}")
     return _bound_block(function.block, function.types, settings)
 
 
+# Vectors have no space of their own; arrays in HBM are the program's.
+_ON_CHIP = frozenset({"", VMEM, SMEM})
 _ENDS = frozenset("func.return scf.condition scf.yield tpu.yield".split())
 
 
