@@ -112,17 +112,22 @@ def branches(levels: int) -> str:
 def loops(depth: int) -> str:
     """Return loops of two trips ``depth`` deep, each with an operation before the next."""
     carried = f"({_COUNT}, {_ARRAY})"
-    condition = (
-        f"\nless {{\n  q = {carried} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
-        f"  n = {_COUNT} constant(2)\n  ROOT l = pred[]{{:T(512)}} compare(i, n), direction=LT\n}}\n"
-    )
     bodies = "".join(
         f"\nb_{n} {{\n  q = {carried} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
         f"  y = {_ARRAY} get-tuple-element(q), index=1\n  e = {_COUNT} constant(1)\n  j = {_COUNT} add(i, e)\n"
         f"  m = {_ARRAY} multiply(y, y)\n{_loop('m', n)}  ROOT r = {carried} tuple(j, {'o' if n else 'm'})\n}}\n"
         for n in range(depth)
     )
-    return _module([f"{_loop('p', depth)}  ROOT r = {_ARRAY} add(o, o)".strip()], condition + bodies)
+    return _module([f"{_loop('p', depth)}  ROOT r = {_ARRAY} add(o, o)".strip()], _less(2) + bodies)
+
+
+def _less(trips: int | str) -> str:
+    """Return the condition of a loop of so many trips, or of those that given lines make, as ``n``."""
+    made = trips if isinstance(trips, str) else f"  n = {_COUNT} constant({trips})\n"
+    return (
+        f"\nless {{\n  q = ({_COUNT}, {_ARRAY}) parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
+        f"{made}  ROOT l = pred[]{{:T(512)}} compare(i, n), direction=LT\n}}\n"
+    )
 
 
 def _loop(start: str, depth: int) -> str:
@@ -157,6 +162,33 @@ def tuples(depth: int) -> str:
         for n in range(depth)
     )
     return _module([*made, *taken])
+
+
+def lines(devices: int) -> str:
+    """Return a loop in which each device hands on to the next, as pipelines do: none of them goes like another."""
+    carried, pairs = f"({_COUNT}, {_ARRAY})", ",".join(f"{{{n},{n + 1}}}" for n in range(devices - 1))
+    body = (
+        f"\nb_0 {{\n  q = {carried} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
+        f"  y = {_ARRAY} get-tuple-element(q), index=1\n  e = {_COUNT} constant(1)\n  j = {_COUNT} add(i, e)\n"
+        f"  m = {_ARRAY} collective-permute(y), channel_id=1, source_target_pairs={{{pairs}}}\n"
+        f"  ROOT r = {carried} tuple(j, m)\n}}\n"
+    )
+    header = f", num_partitions={devices}"
+    return _module([f"{_loop('p', 1)}  ROOT r = {_ARRAY} add(o, o)".strip()], _less(1000) + body, header)
+
+
+def uneven(devices: int) -> str:
+    """Return a loop that each device goes through as often as its number says, and a sum of all devices after it."""
+    count = f"  d = u32[] partition-id()\n  n = {_COUNT} convert(d)\n"
+    carried = f"({_COUNT}, {_ARRAY})"
+    body = (
+        f"\nb_0 {{\n  q = {carried} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
+        f"  y = {_ARRAY} get-tuple-element(q), index=1\n  e = {_COUNT} constant(1)\n  j = {_COUNT} add(i, e)\n"
+        f"  m = {_ARRAY} multiply(y, y)\n  ROOT r = {carried} tuple(j, m)\n}}\n"
+    )
+    total = f"ROOT r = {_ARRAY} all-reduce(o), channel_id=1, replica_groups={{}}, to_apply=sum"
+    before = _SUM + _less(count) + body
+    return _module([f"{_loop('p', 1)}  {total}".strip()], before, f", num_partitions={devices}")
 
 
 def permutes(devices: int) -> str:
@@ -224,6 +256,8 @@ PROGRAMS = {
     "nest": Kind(nest, (125, 250, 500)),
     "tuples": Kind(tuples, (25, 50, 100)),
     "permutes": Kind(permutes, (512, 2_048, 8_192), "v5p"),
+    "lines": Kind(lines, (512, 1_024, 2_048), "v5p"),
+    "uneven": Kind(uneven, (512, 1_024, 2_048), "v5p"),
     "channels": Kind(channels, (512, 2_048, 8_192), "v5p"),
     "fed": Kind(fed, (512, 2_048, 8_192), "v5p"),
     "reduces": Kind(reduces, (256, 1_024, 8_192), "v5p"),

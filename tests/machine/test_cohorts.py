@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from tests.machine.collectives import collective, program_of
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
-from tpusim.machine.cohorts import Split, refined
+from tpusim.machine.cohorts import Split, _settled, refined
 from tpusim.machine.costs import Costs
 from tpusim.machine.placement import assign, pod_of
 
@@ -32,3 +36,46 @@ def test_a_deep_cut_parts_those_that_wait_for_a_late_one_as_well():
 def test_a_deep_cut_keeps_devices_together_whose_groups_are_alike():
     """Pairs of an early and a late device, whichever of them is named first: a sum has no order."""
     assert cut(((0, 1), (3, 2)), (5, 7, 5, 7), deep=True) == [(0, 2), (1, 3)]
+
+
+def twin(colours, groups, *, is_ordered):
+    """Cut all again by what they meet, until nothing is cut: the definition."""
+    while True:
+        meets = {number: (colour, []) for number, colour in colours.items()}
+        for group in groups:
+            present = [colours.get(member, -1) for member in group]
+            for place, member in enumerate(dict.fromkeys(group)):
+                if member in meets:
+                    meets[member][1].append((place, present) if is_ordered else (0, sorted(present)))
+        texts = {number: repr((colour, sorted(met))) for number, (colour, met) in meets.items()}
+        known = sorted(set(texts.values()))
+        found = {number: known.index(text) for number, text in texts.items()}
+        if len(known) == len(set(colours.values())):
+            return found
+        colours = found
+
+
+def parts(colours):
+    """Return who has the colour of whom."""
+    found = {}
+    for number, colour in sorted(colours.items()):
+        found.setdefault(colour, []).append(number)
+    return sorted(found.values())
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_cuts_are_those_of_the_definition(seed, is_ordered):
+    """Of groups of any size, with some devices in none and some groups of devices that are not simulated."""
+    random = Random(seed)
+    count = random.randrange(2, 40)
+    size = random.choice((2, 2, 3, 8))
+    groups = [tuple(random.choices(range(count + 3), k=random.randrange(1, size + 1))) for _ in range(count)]
+    line = [(number, number + 1) for number in range(count)]
+    for each in (groups, line):
+        colours = {number: int(random.random() < 0.2) for number in range(count)}
+        colours = {number: colour if 1 in colours.values() else 0 for number, colour in colours.items()}
+        if 0 not in colours.values():
+            colours = dict.fromkeys(colours, 0)
+        found = _settled(colours, each, is_ordered=is_ordered)
+        assert parts(found) == parts(twin(colours, each, is_ordered=is_ordered))

@@ -9,12 +9,12 @@ these in cohorts of their own. So the result is that of a run of every device.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from tpusim.machine.costs import Costs
-from tpusim.machine.placement import Assignment, DeviceSet, RunOptions
+from tpusim.machine.placement import Assignment, RunOptions
 from tpusim.program.module import Program
 from tpusim.program.steps import Collective
 
@@ -48,7 +48,7 @@ def cohorts_of(costs: Costs, assigned: Sequence[Assignment], options: RunOptions
     permutes = any(step.kind == "collective-permute" for step in assigned[0].program.collectives)
     # Seen at a glance: one program, without permutes and choices, on devices that are alike.
     is_plain = not (each or permutes or _rates_differ(costs, assigned)) and _is_one_program(assigned)
-    if options.per_device is False or (is_plain and not _choices_differ(assigned)):
+    if options.per_device is False or (is_plain and not _choices_differ(costs, assigned)):
         return ONE_FOR_ALL, ()
     cohorts = [] if each else _first_cohorts(costs, assigned, coarse=len(assigned) <= MOST_COARSE)
     if len(cohorts) == 1 and _is_one_program(assigned) and len(_first_cohorts(costs, assigned)) == 1:
@@ -72,7 +72,7 @@ def may_collapse(costs: Costs, cohorts: Cohorts, assigned: Sequence[Assignment])
     too_many = len(cohorts) > MOST_COHORTS and sum(map(len, cohorts)) > MOST_SIMULATED
     if not too_many or _rates_differ(costs, assigned):
         return False
-    return _is_one_program(assigned) and not _choices_differ(assigned)
+    return _is_one_program(assigned) and not _choices_differ(costs, assigned)
 
 
 def _rates_differ(costs: Costs, assigned: Sequence[Assignment]) -> bool:
@@ -104,11 +104,11 @@ def _is_one_program(assigned: Sequence[Assignment]) -> bool:
     return len(programs) == 1 and not programs[0].channel_ends
 
 
-def _choices_differ(assigned: Sequence[Assignment]) -> bool:
+def _choices_differ(costs: Costs, assigned: Sequence[Assignment]) -> bool:
     """Return whether devices that run one program go through its loops and branches in different ways."""
     program, devices = assigned[0]
     return any(
-        len({devices.chosen_values(step, number) for number in range(len(assigned))}) > 1
+        len({costs.chosen_values(step, devices, number) for number in range(len(assigned))}) > 1
         for step in program.choosers
         if len(step.choices) > 1 or step.choices[0].devices
     )
@@ -128,7 +128,7 @@ def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool
     for number, (program, devices) in enumerate(assigned):
         own = id(program), devices
         ways = tuple([of_device.get(number) for of_device in distances[own]])
-        choices = tuple([devices.chosen_values(step, number) for step in program.choosers])
+        choices = tuple([costs.chosen_values(step, devices, number) for step in program.choosers])
         found[own, ways, choices, costs.rates_of(number)].append(number)
     return [tuple(members) for members in found.values()]
 
@@ -154,34 +154,62 @@ def refined(
     """
     colours = {number: place for place, members in enumerate(cohorts) for number in members}
     colours = _numbered({number: (colour, split.ends_ps.get(number)) for number, colour in colours.items()})
-    while deep and split.step is not None:
-        before = len(set(colours.values()))
-        partners = _partners(costs, {each.devices for each in assigned}, split.step, colours)
-        colours = _numbered({number: (colour, partners[number]) for number, colour in colours.items()})
-        if len(set(colours.values())) == before:
-            break
+    if deep and split.step is not None:
+        sets = {each.devices for each in assigned}
+        groups = [group for devices in sets for group in costs.groups(split.step, devices)]
+        colours = _settled(colours, groups, is_ordered=split.step.kind == "collective-permute")
     found: dict[int, list[int]] = defaultdict(list)
     for number in sorted(colours):
         found[colours[number]].append(number)
     return [tuple(members) for members in found.values()]
 
 
-def _partners(
-    costs: Costs, sets: Iterable[DeviceSet], step: Collective, colours: Mapping[int, int]
-) -> dict[int, list[tuple[int, tuple[int, ...]]]]:
-    """Return for every device the colours of those that it is with in a collective, and its own place among them."""
-    found: dict[int, list[tuple[int, tuple[int, ...]]]] = {number: [] for number in colours}
-    is_ordered = step.kind == "collective-permute"
-    for devices in sets:
-        for group in costs.groups(step, devices):
-            present = tuple(colours.get(member, -1) for member in group)
-            alike = present if is_ordered else tuple(sorted(present))
-            for place, member in enumerate(dict.fromkeys(group)):
-                if member in found:
-                    found[member].append((place if is_ordered else 0, alike))
-    return {number: sorted(parts) for number, parts in found.items()}
+def _numbered(colours: Mapping[int, Hashable]) -> dict[int, int]:
+    numbers: dict[Hashable, int] = {}
+    return {number: numbers.setdefault(colour, len(numbers)) for number, colour in sorted(colours.items())}
 
 
-def _numbered(colours: Mapping[int, object]) -> dict[int, int]:
-    numbers: dict[object, int] = {}
-    return {number: numbers.setdefault(repr(colour), len(numbers)) for number, colour in sorted(colours.items())}
+def _settled(colours: dict[int, int], groups: Sequence[tuple[int, ...]], *, is_ordered: bool) -> dict[int, int]:
+    """Return colours cut until devices of the same one meet the same colours, where it ``is_ordered`` at one place.
+
+    The larger part of what is cut keeps its colour, so that only what meets the smaller ones is looked at again: a long
+    line is cut from its ends as often as it has devices.
+    """
+    colours = dict(colours)
+    places: dict[int, list[tuple[int, int]]] = {number: [] for number in colours}
+    for index, group in enumerate(groups):
+        for place, member in enumerate(dict.fromkeys(group)):
+            if member in places:
+                places[member].append((place if is_ordered else 0, index))
+    members: dict[int, set[int]] = defaultdict(set)
+    for number, colour in colours.items():
+        members[colour].add(number)
+    # Numbers for the colours in a group: of a large group every member asks for them.
+    names: dict[tuple[int, ...], int] = {}
+    seen = [0] * len(groups)
+    stale: Iterable[int] = range(len(groups))
+    while stale:
+        for index in stale:
+            present = [colours.get(member, -1) for member in groups[index]]
+            seen[index] = names.setdefault(tuple(present if is_ordered else sorted(present)), len(names))
+        met = {member for index in stale for member in groups[index] if member in colours}
+        parts: dict[int, dict[Hashable, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for member in met:
+            parts[colours[member]][tuple(sorted([(place, seen[index]) for place, index in places[member]]))].add(member)
+        moved = [part for colour, cut in parts.items() for part in _cut_off(members[colour], cut.values())]
+        for part in moved:
+            members[colours[min(part)]] -= part
+            new = len(members)
+            members[new] = part
+            colours.update(dict.fromkeys(part, new))
+        stale = {index for part in moved for member in part for _, index in places[member]}
+    return colours
+
+
+def _cut_off(whole: set[int], parts: Iterable[set[int]]) -> list[set[int]]:
+    """Return all but the largest of the parts of a whole; what is in none of them is one as well."""
+    pieces = sorted(parts, key=len)
+    rest = len(whole) - sum(map(len, pieces))
+    if not rest:
+        return pieces[:-1]
+    return pieces if rest >= len(pieces[-1]) else [*pieces[:-1], whole.difference(*pieces)]

@@ -139,7 +139,7 @@ class Core:
 
     def chosen(self, step: Loop | Branch, usual: int) -> int:
         """Return the trips of a loop, or the branch, that this device chooses at this visit."""
-        values = self.device.cohort.devices.chosen_values(step, self.device.number)
+        values = self._chosen_values(step)
         if not values:
             return usual
         number = values[(self.visit(id(step)) - 1) % len(values)]
@@ -147,6 +147,10 @@ class Core:
             self._choices.append((step, number))
             self.made += 1
         return number
+
+    def _chosen_values(self, step: Loop | Branch) -> tuple[int, ...]:
+        device = self.device
+        return device.world.costs.chosen_values(step, device.cohort.devices, device.number)
 
     def kept_choices(self, made: int) -> Choices | None:
         """Return what was chosen since so many choices were ``made``, to keep a trip under; None if it is too much."""
@@ -158,7 +162,7 @@ class Core:
 
     def next_choice(self, step: Loop | Branch, ahead: int) -> int:
         """Return what ``chosen`` will return for a step that chooses anew at each visit, so many visits later."""
-        values = self.device.cohort.devices.chosen_values(step, self.device.number)
+        values = self._chosen_values(step)
         return values[(self._visits[id(step)] + ahead) % len(values)]
 
     def next_choices(self) -> tuple[int, ...]:
@@ -169,8 +173,7 @@ class Core:
     @cached_property
     def _turns(self) -> list[tuple[int, int]]:
         """All that choose anew at each visit, by identity, each with how many choices it makes in turn."""
-        cohort, number = self.device.cohort, self.device.number
-        counts = ((id(step), len(cohort.devices.chosen_values(step, number))) for step in cohort.program.choosers)
+        counts = ((id(step), len(self._chosen_values(step))) for step in self.device.cohort.program.choosers)
         return [(key, count) for key, count in counts if count > 1]
 
     def choose(self, choices: Choices) -> None:

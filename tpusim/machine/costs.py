@@ -104,6 +104,17 @@ _NO_LABELS: dict[str, Any] = {"name": "", "needs": (), "line": 0, "op_name": "",
 """Fields of a kernel that only say where it comes from, and when it may begin."""
 
 
+def _choices_of(step: Loop | Branch) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
+    """Return what a step has devices choose, by device: the first that is said of one; and what all others do."""
+    stated: dict[int, tuple[int, ...]] = {}
+    for choice in step.choices:
+        if not choice.devices:
+            return stated, choice.values
+        for device in choice.devices:
+            stated.setdefault(device, choice.values)
+    return stated, ()
+
+
 class Costs:
     """Tables that fill as the steps of a run come up."""
 
@@ -126,11 +137,19 @@ class Costs:
         )
         self.message = cache(self._message)
         self._places = ByIdentity(self._places_of)
+        self._choices = ByIdentity(_choices_of)
         self.other_plans = ByIdentity(self._other_plans)
         # Asked by every device of a group, of which there may be as many as devices.
         self._sizes: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
             lambda step, devices: [len(set(group)) for group in self.groups(step, devices)]
         )
+
+    def chosen_values(self, step: Loop | Branch, devices: DeviceSet, number: int) -> tuple[int, ...]:
+        """Return what a device chooses at a step, visit by visit; nothing where the step does not say."""
+        if not step.choices:
+            return ()
+        stated, others = self._choices(step)
+        return stated.get(devices.stated(number), others)
 
     def traits(self, steps: tuple[AnyStep, ...]) -> Traits:
         """Return the traits of steps and of all that they hold, whichever branches are taken."""

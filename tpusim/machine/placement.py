@@ -15,7 +15,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Pod, Topology, default_sizes, parse_topology
 from tpusim.program.feed import Feed
 from tpusim.program.module import Program
-from tpusim.program.steps import AnyStep, Branch, Collective, Loop
+from tpusim.program.steps import AnyStep, Collective
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -43,12 +43,9 @@ class DeviceSet(msgspec.Struct, frozen=True):
     size: int
     stated_size: int
 
-    def chosen_values(self, step: Loop | Branch, number: int) -> tuple[int, ...]:
-        """Return what a device chooses at a step, visit by visit; nothing where the step does not say."""
-        if not step.choices:
-            return ()
-        own = (number - self.first) % self.stated_size
-        return next((choice.values for choice in step.choices if not choice.devices or own in choice.devices), ())
+    def stated(self, number: int) -> int:
+        """Return the number that the program has for a device of the pod."""
+        return (number - self.first) % self.stated_size
 
     def groups_of(self, step: Collective) -> Groups:
         """Return a collective's groups or pairs, as numbers of devices of the pod.

@@ -143,6 +143,7 @@ class World:
         self.pod = costs.pod
         self.cohorts = cohorts
         self.for_all = for_all
+        self.is_one_program = len({id(cohort.program) for cohort in cohorts}) == 1
         self.member_count = sum(len(cohort.members) for cohort in cohorts)
         self.loop_watches: dict[tuple[int, int], LoopWatch] = {}
         self.played = Played(sum(len(cohort.program.every_step) for cohort in cohorts))

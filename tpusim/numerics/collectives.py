@@ -37,18 +37,7 @@ def group_of(site: Site, instruction: Instruction) -> tuple[int, ...]:
     """Return the numbers of the devices that this one works with, in the order of the group; none if it is in none."""
     groups = device_groups(site.module, instruction)
     group = next((group for group in groups if site.device_number in group), ())
-    return _existing(site, instruction, group)
-
-
-def _existing(site: Site, instruction: Instruction, numbers: Sequence[int]) -> tuple[int, ...]:
-    count = site.module.device_count
-    absent = [number for number in numbers if not 0 <= number < count]
-    if absent:
-        raise ProgramError(
-            f"{instruction.name}: expected devices among the {count} of this run, found {absent}; run it on as many"
-            " replicas as it names"
-        )
-    return tuple(numbers)
+    return site.existing(instruction, group)
 
 
 @computes("all-reduce", "all-reduce-start")
@@ -135,7 +124,7 @@ def collective_permute(site: Site, instruction: Instruction, operands: list[Any]
     """
     own = site.device_number
     pairs = device_pairs(site.module, instruction)
-    _existing(site, instruction, [number for pair in pairs for number in pair])
+    site.existing(instruction, [number for pair in pairs for number in pair])
     company = _connected(own, pairs)
     # A device without a partner goes on at once, as it would on the machine.
     brought: dict[int, Any] = {own: operands}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -193,7 +194,9 @@ def random_inputs(shapes: Sequence[Shape], seed: int) -> list[Any]:
 def check_size(name: str, shape: Shape) -> None:
     """Raise UnsupportedError if a value of a shape is too large for any machine, or has too many dimensions."""
     for leaf in leaves(shape):
-        if fault := COMPUTED_ELEMENTS.fault(leaf.element_count) or RANK.fault(leaf.rank):
+        # NumPy also bounds what an array without elements would have, were its sizes of 0 left out.
+        count = prod([size or 1 for size in leaf.dimensions])
+        if fault := COMPUTED_ELEMENTS.fault(count) or RANK.fault(leaf.rank):
             raise UnsupportedError(f"{name!r} {shape_text(leaf, layout=False)}: {fault}")
 
 

@@ -202,4 +202,4 @@ def _peer(site: Site, instruction: Instruction, to: bool) -> tuple[int, ...] | N
     if pairs is None:
         return None
     here, there = (1, 0) if to else (0, 1)
-    return tuple(pair[there] for pair in pairs if pair[here] == site.device_number)
+    return site.existing(instruction, [pair[there] for pair in pairs if pair[here] == site.device_number])

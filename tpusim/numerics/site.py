@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from tpusim.errors import SimulationError
+from tpusim.errors import ProgramError, SimulationError
 from tpusim.ir.module import Computation, Instruction, Literal, Module
 from tpusim.limits import LOOPED_INSTRUCTIONS
 from tpusim.shapes.shape import Shape
@@ -86,6 +86,17 @@ class Site:
     def operand(self, instruction: Instruction, position: int) -> Instruction:
         """Return the instruction that makes operand ``position``."""
         return self.computation[instruction.operands[position]]
+
+    def existing(self, instruction: Instruction, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Return the numbers of devices that an instruction names; raise ProgramError for some that the run has not."""
+        count = self.module.device_count
+        absent = [number for number in numbers if not 0 <= number < count]
+        if absent:
+            raise ProgramError(
+                f"{instruction.name}: expected devices among the {count} of this run, found {absent}; run it on as many"
+                " replicas as it names"
+            )
+        return tuple(numbers)
 
     def place(self, instruction: Instruction) -> str:
         """Return what devices must have in common to meet at an instruction; errors show it."""

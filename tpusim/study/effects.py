@@ -121,5 +121,6 @@ def _place(row: Mapping[str, Any], axis: Axis) -> tuple[Any, ...]:
 
 
 def _order(row: Mapping[str, Any], axis: Axis) -> tuple[Any, ...]:
-    """Return what sorts a row along an axis: numbers by size, texts after them in the order of the alphabet."""
-    return tuple((isinstance(value, str), value) for value in _place(row, axis))
+    """Return what sorts a row along an axis: the base first, numbers by size, texts in the order of the alphabet."""
+    # Where some values of an axis set keys that others leave as they are, there is no value.
+    return tuple((0, 0) if value is None else (1 + isinstance(value, str), value) for value in _place(row, axis))

@@ -100,10 +100,14 @@ def _done(graph: Graph, node: Node) -> Node:
 
 def _ended(graph: Graph, node: Node) -> Node:
     """Return what a wait in the long form waits for, made at once."""
-    (start,) = node.operands
+    start, *late = node.operands
+    while start.opcode == "async-update":
+        # What comes with an update comes behind the operands of the start.
+        start, *more = start.operands
+        late = more + late
     if start.opcode != "async-start":
         raise UnsupportedError(f"{node.name}: expected the end of an async-start, found that of {start.opcode}")
-    return graph.copy_in(graph.draft.graphs[start.attributes["calls"]], start.operands)
+    return graph.copy_in(graph.draft.graphs[start.attributes["calls"]], [*start.operands, *late])
 
 
 def _started(graph: Graph, node: Node) -> Node | None:

@@ -21,6 +21,7 @@ from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.load import chip_names, load_chip
 from tpusim.ir.module import with_window
 from tpusim.ir.ops import ELEMENTWISE, INDEXED, PRODUCTS, REDUCTIONS, SORTS
+from tpusim.limits import READ_DIGITS
 from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, lower, run_program
 from tpusim.program.provenance import BOOSTED
@@ -164,8 +165,7 @@ def _case(folder: Path, row: _CaseRow) -> Case | None:
         raise ConfigError(f"{row.where}: program: {error}") from error
     # Also where a kernel is too small to be split.
     chip = measured_as(row.chip or find_chip_name(module, provenance_of(module)))
-    # Lists such as [3, 3, 24, 1].
-    bounds = {name: tuple(map(int, re.findall(r"-?\d+", text))) for name, text in row.bounds.items()}
+    bounds = {name: _integers(row, text) for name, text in row.bounds.items()}
     tiled = structs.replace(module, computations=_with_bounds(module, bounds)) if bounds else module
     return Case(
         path=path,
@@ -187,6 +187,14 @@ def _kind(row: _CaseRow, module: Module) -> str:
     if found in ("elementwise", "copy") and not row.kind:
         return "matmul" if row.op == "matmul" else "elementwise"
     return row.kind or row.op or found
+
+
+def _integers(row: _CaseRow, text: str) -> tuple[int, ...]:
+    """Return the numbers of a list such as ``[3, 3, 24, 1]``."""
+    found = re.findall(r"-?\d+", text)
+    if any(len(digits) >= READ_DIGITS for digits in found):
+        raise ConfigError(f"{row.where}: expected bounds such as [3, 3, 24, 1], found a number of {len(text)} digits")
+    return tuple(map(int, found))
 
 
 # Many rows may be about the same program.

@@ -139,9 +139,8 @@ def _is_paced(core: Core, traits: Traits) -> bool:
 def _watch(core: Core, loop: Loop) -> LoopWatch | None:
     """Return the watch over this visit to a loop, None where each device goes through it by itself."""
     world, visit = core.device.world, core.visit(("loop", id(loop)))
-    several = len({id(cohort.program) for cohort in world.cohorts}) > 1
     traits = world.costs.loop(loop)
-    if not _waits_for_others(core, traits) or several or traits.varies:
+    if not _waits_for_others(core, traits) or not world.is_one_program or traits.varies:
         return None
     # A device with more trips than others would have to count what the links carry in trips that the others skip.
     if any(choice.devices for choice in loop.choices):
