@@ -110,6 +110,22 @@ def test_a_receive_from_a_silent_host_is_an_error() -> None:
         run(b, [[]])
 
 
+@pytest.mark.parametrize("opcode", ["recv", "send"])
+def test_a_peer_that_the_run_has_not_is_named(opcode: str) -> None:
+    """As for the groups of collectives."""
+    pairs = "{{1,0}}" if opcode == "recv" else "{{0,1}}"
+    state = f'channel_id=1, frontend_attributes={{_xla_send_recv_source_target_pairs="{pairs}"}}'
+    operands = "t" if opcode == "recv" else "x, t"
+    module = module_of(
+        "x = f32[2] parameter(0)",
+        "t = token[] after-all()",
+        f"r = (f32[2], u32[], token[]) {opcode}({operands}), {state}",
+        f"ROOT d = {'(f32[2], token[])' if opcode == 'recv' else 'token[]'} {opcode}-done(r), channel_id=1",
+    )
+    with pytest.raises(ProgramError, match=r"expected devices among the 1 of this run, found \[1\]"):
+        run(module, [[X]])
+
+
 def test_send_and_receive_shift_values_along_the_pairs() -> None:
     """0 to 1 and 1 to 2; device 0 receives nothing, device 2 sends nothing."""
     results = run(module_of(*SHIFT), [[X + device] for device in range(3)])

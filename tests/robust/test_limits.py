@@ -135,6 +135,15 @@ def test_calls_of_calls_are_not_computed_for_ever(capsys, tmp_path):
     assert "out0" in output_of(capsys, "exec", str(path), "--random", "1")
 
 
+def test_arrays_of_no_elements_have_sizes_that_numpy_counts(capsys, tmp_path):
+    """It multiplies the others."""
+    path = tmp_path / "none.v5e.hlo.txt"
+    path.write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[0,9223372036854775807] parameter(0)\n}\n")
+    assert "expected a number of elements to compute, at most" in refusal_of(capsys, "exec", str(path), "--random", "1")
+    path.write_text(path.read_text().replace("9223372036854775807", "2147483647"))
+    assert "out0" in output_of(capsys, "exec", str(path), "--random", "1")
+
+
 @pytest.mark.parametrize("command", [("exec", "--random", "1"), ("run", "--schedule", "compiled"), ("compile",)])
 def test_arrays_of_many_dimensions_are_read_but_not_computed(capsys, tmp_path, command):
     """NumPy has an end, and compiling takes the cube of the dimensions."""

@@ -75,11 +75,19 @@ def test_count_agrees_with_counting(start, step, limit, direction):
     assert (loop.source == "default") == (expected is None)
 
 
-def test_stated_count_wins():
-    """The compiler's known_trip_count is taken without looking further."""
+@pytest.mark.parametrize(
+    ("limit", "warning"),
+    [
+        ("constant(5)", "'w' states 37 trips and its condition gives 5: 37 taken"),
+        ("constant(37)", ""),
+        ("parameter(0)", ""),
+    ],
+)
+def test_stated_count_wins(limit, warning):
+    """The compiler's known_trip_count is taken, and what contradicts it is said."""
     config = ', backend_config={"known_trip_count":{"n":"37"}}'
-    loop = counting_loop("constant(0)", "constant(1)", "constant(5)", "LT", config)
-    assert (loop.trips, loop.source) == (37, "known_trip_count")
+    loop = counting_loop("constant(0)", "constant(1)", limit, "LT", config)
+    assert (loop.trips, loop.source, loop.warning) == (37, "known_trip_count", warning)
 
 
 def test_unknown_count_takes_the_default_with_a_warning():

@@ -153,6 +153,14 @@ def test_a_program_s_variable_is_an_axis_of_effects():
     assert study.effects()[0].low < 0 < study.effects()[0].high
 
 
+@pytest.mark.parametrize("values", [["x1", {}], [{"capacity_bytes": "x1"}, {"scoped_bytes": "x1"}]])
+def test_values_of_an_axis_may_leave_a_key_as_it_is(values):
+    """The base comes first in the order of the axis."""
+    name = "vmem.capacity_bytes" if "x1" in values else "vmem"
+    study = tpusim.Study(programs=MLP, axes={name: values, BANDWIDTH: ["x1", "x2"]}, jobs=1)
+    assert {effect.axis for effect in study.effects()} >= {BANDWIDTH}
+
+
 def test_effects_are_against_points_that_differ_in_nothing_else():
     """Twice the bandwidth: slower below the mean and faster above it, by the same factor."""
     study = tpusim.Study(programs=MLP, axes={BANDWIDTH: ["x1", "x2"], "mxu.count": ["x1", "x2"]}, jobs=1)

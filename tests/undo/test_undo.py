@@ -13,7 +13,7 @@ from tpusim.compiler.target import Target
 from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.schedules import front_end_form
-from tpusim.pipeline.stages import check, execute, load
+from tpusim.pipeline.stages import check, execute, load, simulate
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 from tpusim.undo.defuse import defuse
@@ -46,6 +46,40 @@ def test_nothing_of_the_compiler_is_left(path):
     text = defuse(load(path)).text
     for word in ("fusion(", ":T(", "S(1)", "-start(", "is_scheduled", "window_config", "ConcatBitcast"):
         assert word not in text
+
+
+def test_what_is_under_way_is_made_at_once_however_long_its_chain():
+    """An update hands on what was started, or brings operands that it has waited for."""
+    shape = "f32[8,128]"
+    text = f"""HloModule m
+
+f {{
+  p = {shape} parameter(0)
+  ROOT r = {shape} negate(p)
+}}
+
+g {{
+  a = {shape} parameter(0)
+  b = {shape} parameter(1)
+  ROOT r = {shape} subtract(a, b)
+}}
+
+ENTRY e {{
+  p = {shape} parameter(0)
+  v = {shape} fusion(p), kind=kLoop, calls=f
+  s = (({shape}, {shape}), {shape}, s32[]) async-start(v, p), calls=g
+  t = (({shape}, {shape}), {shape}, s32[]) async-update(s)
+  u = (({shape}, {shape}), {shape}, s32[]) async-update(t)
+  ROOT d = {shape} async-done(u)
+}}
+"""
+    module = parse_module(SourceText("m.hlo", text))
+    plain = defuse(module)
+    assert check(plain) == []
+    assert "async" not in plain.text
+    x = np.arange(1024, dtype=np.float32).reshape(8, 128)
+    assert np.array_equal(execute(plain, [x]), execute(module, [x]))
+    assert simulate(module, "v5e").timeline.total_ps > 0
 
 
 def viewed(before: str, after: str):

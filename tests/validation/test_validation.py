@@ -89,6 +89,15 @@ def test_a_number_that_is_none_is_refused_with_its_line(tmp_path):
         read_cases(index(tmp_path, "program,measured_us", "a.hlo,fast"))
 
 
+def test_a_bound_that_no_tile_has_is_refused_with_its_line(tmp_path):
+    """Python reads no number of so many digits."""
+    program = TRACES / "tilings" / "fusion.232.v3.hlo.txt.gz"
+    lines = ("program,measured_us,output_bounds", f'{program.name},138,"[{"9" * 4400}]"')
+    (tmp_path / program.name).write_bytes(program.read_bytes())
+    with pytest.raises(ConfigError, match=r"index.csv:2: expected bounds such as \[3, 3, 24, 1\]"):
+        read_cases(index(tmp_path, *lines))
+
+
 def test_a_missing_index_is_refused():
     """Not a traceback."""
     with pytest.raises(ConfigError, match="cannot read this index"):

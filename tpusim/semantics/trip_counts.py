@@ -41,7 +41,10 @@ def count_trips(module: Module, loop: Instruction, start: State, budget: Budget 
     # What the compiler states comes first: it saw the loop before fusion hid the counter.
     stated = loop.backend_config.known_trip_count
     if stated is not None:
-        return TripCount(stated, "known_trip_count")
+        run = _Run(module, loop, start, budget)
+        counted = run.closed_form(*_past_fusions(run.condition))
+        differs = f"{loop.name!r} states {stated} trips and its condition gives {counted}: {stated} taken"
+        return TripCount(stated, "known_trip_count", "" if counted in (None, stated) else differs)
     trips = trips_from(module, loop, start, budget)
     return None if trips is None else TripCount(trips, "induction variable")
 
