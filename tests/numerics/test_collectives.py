@@ -40,6 +40,13 @@ def on_array(shape: str, build: Callable[[Builder, Op], Any]) -> Builder:
     return b
 
 
+def test_a_sum_that_overflows_is_infinite_without_a_word() -> None:
+    """NumPy would warn of it, without a place."""
+    program = on_array("f32[2]", lambda b, x: b.all_reduce(x, add))
+    result = run(program, [[np.array([3e38, 1], np.float32)]] * 2)
+    np.testing.assert_array_equal(result, [[np.inf, 2]] * 2)
+
+
 def test_all_reduce_of_the_document() -> None:
     """[1.0, 2.5] and [3.0, 5.25] add up to [4.0, 7.75] on both."""
     program = on_array("f32[2]", lambda b, x: b.all_reduce(x, add))

@@ -74,7 +74,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Step], list[Any]]:
 def test_compiled_steps_are_numpys(case: tuple[list[Step], list[Any]], strip: int, block: int) -> None:
     """However operands lie and broadcast, wherever blocks and strips end; which NaN it is, nobody says."""
     steps, operands = case
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(blocks, "STRIP_ELEMENTS", strip)
         patch.setattr(blocks, "STRIP_BLOCK_ELEMENTS", block)
         found = in_blocks(steps, operands)

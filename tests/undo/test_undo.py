@@ -48,32 +48,33 @@ def test_nothing_of_the_compiler_is_left(path):
         assert word not in text
 
 
-def test_what_is_under_way_is_made_at_once_however_long_its_chain():
-    """An update hands on what was started, or brings operands that it has waited for."""
-    shape = "f32[8,128]"
-    text = f"""HloModule m
+UPDATED = """HloModule m
 
-f {{
-  p = {shape} parameter(0)
-  ROOT r = {shape} negate(p)
-}}
+f {
+  p = f32[8,128] parameter(0)
+  ROOT r = f32[8,128] negate(p)
+}
 
-g {{
-  a = {shape} parameter(0)
-  b = {shape} parameter(1)
-  ROOT r = {shape} subtract(a, b)
-}}
+g {
+  a = f32[8,128] parameter(0)
+  b = f32[8,128] parameter(1)
+  ROOT r = f32[8,128] subtract(a, b)
+}
 
-ENTRY e {{
-  p = {shape} parameter(0)
-  v = {shape} fusion(p), kind=kLoop, calls=f
-  s = (({shape}, {shape}), {shape}, s32[]) async-start(v, p), calls=g
-  t = (({shape}, {shape}), {shape}, s32[]) async-update(s)
-  u = (({shape}, {shape}), {shape}, s32[]) async-update(t)
-  ROOT d = {shape} async-done(u)
-}}
+ENTRY e {
+  p = f32[8,128] parameter(0)
+  v = f32[8,128] fusion(p), kind=kLoop, calls=f
+  s = ((f32[8,128], f32[8,128]), f32[8,128], s32[]) async-start(v, p), calls=g
+  t = ((f32[8,128], f32[8,128]), f32[8,128], s32[]) async-update(s)
+  u = ((f32[8,128], f32[8,128]), f32[8,128], s32[]) async-update(t)
+  ROOT d = f32[8,128] async-done(u)
+}
 """
-    module = parse_module(SourceText("m.hlo", text))
+
+
+def test_what_is_under_way_is_made_at_once_however_long_its_chain():
+    """An update hands on what was started."""
+    module = parse_module(SourceText("m.hlo", UPDATED))
     plain = defuse(module)
     assert check(plain) == []
     assert "async" not in plain.text

@@ -36,7 +36,9 @@ def evaluate(module: Module, arguments: list[list[Any]], settings: Settings, dev
     pairs = zip(devices, arguments, strict=True)
     # Generators rather than threads: devices take turns in one order, so that every run gives the same values.
     activities = [run_computation(module, module.entry, values, settings, device) for device, values in pairs]
-    return _in_step(activities)
+    # What overflows is infinite, and what is not defined is NaN, without a word.
+    with np.errstate(all="ignore"):
+        return _in_step(activities)
 
 
 def run_computation(

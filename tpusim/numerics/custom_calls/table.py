@@ -205,8 +205,7 @@ def _split_low(site: Site, instruction: Instruction, operands: list[Any]) -> Any
 
 def _rounded(doubles: Any) -> Any:
     """Return doubles as f32; too large ones become infinite."""
-    with np.errstate(over="ignore"):
-        return doubles.astype(np.float32)
+    return doubles.astype(np.float32)
 
 
 # Of complex numbers of two doubles.

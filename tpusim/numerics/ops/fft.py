@@ -39,5 +39,4 @@ def fft(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     transform = _TRANSFORMS[instruction.attributes["fft_type"]]
     # NumPy takes the real dimension to be the last of these, as XLA does.
     axes = tuple(range(-len(lengths), 0))
-    with np.errstate(all="ignore"):
-        return transform(operands[0], lengths, axes).astype(element_type(instruction), copy=False)
+    return transform(operands[0], lengths, axes).astype(element_type(instruction), copy=False)

@@ -163,7 +163,6 @@ def _update_rows(update: Array, window_dims: Sequence[int]) -> Array:
     return update.transpose(*outer, *window_dims).reshape(count, width)
 
 
-@np.errstate(all="ignore")
 def combine_at(
     site: Site, name: str, targets: list[Array], updates: list[Array], places: tuple[Places, Places]
 ) -> list[Array]:

@@ -94,15 +94,14 @@ def solve_triangle(a: Array, b: Array, *, is_lower: bool, is_unit: bool = False)
     # A copy: it is solved in place, and operands are shared.
     x = np.array(b, order="C")
     size = a.shape[-1]
-    with np.errstate(all="ignore"):
-        for start in range(0, size, _BLOCK):
-            stop = min(start + _BLOCK, size)
-            for row in range(start, stop):
-                if not is_unit:
-                    x[..., row, :] /= a[..., row, row, None]
-                x[..., row + 1 : stop, :] -= a[..., row + 1 : stop, row, None] * x[..., row, None, :]
-            if stop < size:
-                x[..., stop:, :] -= np.ascontiguousarray(a[..., stop:, start:stop]) @ x[..., start:stop, :]
+    for start in range(0, size, _BLOCK):
+        stop = min(start + _BLOCK, size)
+        for row in range(start, stop):
+            if not is_unit:
+                x[..., row, :] /= a[..., row, row, None]
+            x[..., row + 1 : stop, :] -= a[..., row + 1 : stop, row, None] * x[..., row, None, :]
+        if stop < size:
+            x[..., stop:, :] -= np.ascontiguousarray(a[..., stop:, start:stop]) @ x[..., start:stop, :]
     return x
 
 
@@ -123,17 +122,16 @@ def lu_factor(matrices: Array) -> tuple[Array, Array, Array]:
     batch = np.arange(lu.shape[0])
     permutation = np.tile(np.arange(rows, dtype=np.int32), (lu.shape[0], 1))
     exchanges = np.empty((lu.shape[0], min(rows, columns)), np.int32)
-    with np.errstate(all="ignore"):
-        for k in range(exchanges.shape[-1]):
-            column = lu[:, k:, k]
-            pivot = k + np.argmax(np.abs(column.real) + np.abs(column.imag), -1)
-            exchanges[:, k] = pivot
-            _exchange(lu, batch, k, pivot)
-            _exchange(permutation, batch, k, pivot)
-            # A column of zeros stays one, as LAPACK leaves it.
-            divisor = np.where(lu[:, k, k] == 0, 1, lu[:, k, k])
-            lu[:, k + 1 :, k] /= divisor[:, None]
-            lu[:, k + 1 :, k + 1 :] -= lu[:, k + 1 :, k, None] * lu[:, k, None, k + 1 :]
+    for k in range(exchanges.shape[-1]):
+        column = lu[:, k:, k]
+        pivot = k + np.argmax(np.abs(column.real) + np.abs(column.imag), -1)
+        exchanges[:, k] = pivot
+        _exchange(lu, batch, k, pivot)
+        _exchange(permutation, batch, k, pivot)
+        # A column of zeros stays one, as LAPACK leaves it.
+        divisor = np.where(lu[:, k, k] == 0, 1, lu[:, k, k])
+        lu[:, k + 1 :, k] /= divisor[:, None]
+        lu[:, k + 1 :, k + 1 :] -= lu[:, k + 1 :, k, None] * lu[:, k, None, k + 1 :]
     lead = matrices.shape[:-2]
     return lu.reshape(matrices.shape), exchanges.reshape((*lead, -1)), permutation.reshape((*lead, rows))
 

@@ -56,10 +56,9 @@ def batch_norm_grad(site: Site, instruction: Instruction, operands: list[Any]) -
 
 
 def _mean(x: Array, feature: int) -> Array:
-    with np.errstate(all="ignore"):
-        # NumPy adds along leading dimensions one by one, which in f32 would lose digits.
-        total = np.sum(x, tuple(axis for axis in range(x.ndim) if axis != feature), np.float64)
-        return np.asarray((total / (x.size // max(1, x.shape[feature]))).astype(x.dtype))
+    # NumPy adds along leading dimensions one by one, which in f32 would lose digits.
+    total = np.sum(x, tuple(axis for axis in range(x.ndim) if axis != feature), np.float64)
+    return np.asarray((total / (x.size // max(1, x.shape[feature]))).astype(x.dtype))
 
 
 def _along(values: Array, x: Array, feature: int) -> Array:
@@ -69,8 +68,7 @@ def _along(values: Array, x: Array, feature: int) -> Array:
 
 def _inverse_deviation(variance: Array, epsilon: float) -> Array:
     """Return the reciprocal of the standard deviation, kept finite by ``epsilon``, which XLA holds as f32."""
-    with np.errstate(all="ignore"):
-        return np.asarray(1 / np.sqrt(variance + variance.dtype.type(np.float32(epsilon))))
+    return np.asarray(1 / np.sqrt(variance + variance.dtype.type(np.float32(epsilon))))
 
 
 def _normalised(x: Array, moments: tuple[Array, ...], epsilon: float, feature: int) -> Array:

@@ -98,9 +98,7 @@ def three_fry(state: Array, dimensions: tuple[int, ...], width: int) -> Produced
     key, counter = (int(word) for word in state)
     halved, axis = _halved(dimensions) if width < 64 else (dimensions, 0)
     pairs = np.empty(prod(halved), np.uint64)
-    # Wrapping is what the generator means; only NumPy's scalars, with compilation off, would warn of it.
-    with np.errstate(over="ignore"):
-        _three_fry(_words(key, 1).view(np.uint32), np.uint64(counter), pairs)
+    _three_fry(_words(key, 1).view(np.uint32), np.uint64(counter), pairs)
     after = np.array([key, (counter + pairs.size) % (1 << 64)], np.uint64)
     if width == 64:
         return after, pairs.reshape(dimensions)
@@ -134,8 +132,7 @@ def philox(state: Array, dimensions: tuple[int, ...], width: int) -> Produced:
     per_block = 2 if width == 64 else 4
     words = np.empty((-(-count // per_block), 2), np.uint64)
     lower, upper = _words(counter, 2)
-    with np.errstate(over="ignore"):
-        _philox(_words(key, 1).view(np.uint32), lower, upper, words)
+    _philox(_words(key, 1).view(np.uint32), lower, upper, words)
     after = np.concatenate([_words(key, 1), _words(counter + len(words), len(state) - 1)])
     flat = words.reshape(-1).view(np.uint64 if width == 64 else np.uint32)
     return after, flat[:count].reshape(dimensions).astype(f"u{width // 8}", copy=False)

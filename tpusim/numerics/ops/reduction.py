@@ -84,7 +84,6 @@ def _only_selects(site: Site, name: str) -> bool:
     return all(instruction.opcode in SELECTS for instruction in site.module[name].instructions)
 
 
-@np.errstate(all="ignore")
 def reduced(ufunc: np.ufunc, array: Array, init: Array, axes: tuple[int, ...], settings: Settings) -> Array:
     """Reduce by one of NumPy's functions, in a type wide enough to round only once, to that of the initial value."""
     wide = compute_type(init.dtype)
@@ -134,7 +133,6 @@ def reduce_window(site: Site, instruction: Instruction, operands: list[Any]) -> 
     return tuple(results) if isinstance(instruction.shape, TupleShape) else results[0]
 
 
-@np.errstate(all="ignore")
 def _usual_windows(ufunc: np.ufunc, array: Array, init: Array, window: Sequence[WindowDimension]) -> Array:
     """Reduce windows by one of NumPy's functions; padding is what that function leaves alone."""
     wide = compute_type(init.dtype)

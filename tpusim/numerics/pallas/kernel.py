@@ -145,18 +145,16 @@ def drive(runs: dict[int, KernelRun]) -> None:
         run.company = runs
     activities = {number: run.activity() for number, run in sorted(runs.items())}
     wishes: dict[int, Waits | None] = dict.fromkeys(activities)
-    # Counters wrap, and what a mask leaves out may overflow.
-    with np.errstate(all="ignore"):
-        while wishes:
-            ready = [number for number, wish in wishes.items() if wish is None or wish.is_over()]
-            if not ready:
-                lines = [f"device {number} waits for {wish.amount:,}" for number, wish in wishes.items() if wish]
-                raise SimulationError(f"semaphores of a Pallas kernel that nothing signals: {'; '.join(lines)}")
-            for number in ready:
-                try:
-                    wishes[number] = next(activities[number])
-                except StopIteration:
-                    del wishes[number]
+    while wishes:
+        ready = [number for number, wish in wishes.items() if wish is None or wish.is_over()]
+        if not ready:
+            lines = [f"device {number} waits for {wish.amount:,}" for number, wish in wishes.items() if wish]
+            raise SimulationError(f"semaphores of a Pallas kernel that nothing signals: {'; '.join(lines)}")
+        for number in ready:
+            try:
+                wishes[number] = next(activities[number])
+            except StopIteration:
+                del wishes[number]
 
 
 def _as_elements(array: Array, kind: Type) -> Array:

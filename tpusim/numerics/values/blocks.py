@@ -43,18 +43,16 @@ def compute(kernel: Callable[..., Any], operands: Sequence[Array], dtype: Type, 
     The kernel gets arrays of one dimension or more, in the types in which their elements are computed; sizes of 1 stand
     for what is the same everywhere. With ``flush``, f32 results too small to be normal become zeros of their sign.
     """
-    with np.errstate(all="ignore"):
-        types = (dtype, *(operand.dtype for operand in operands))
-        step = Step(kernel, tuple(range(len(operands))), dtype, flush)
-        if not isinstance(kernel, np.ufunc) or any(compute_type(each) != each for each in types):
-            return in_blocks([step], operands)
-        if not flush or dtype != FLOAT32:
-            return np.asarray(kernel(*operands)).astype(dtype, copy=False)
-        is_one_block = all(operand.size <= BLOCK_ELEMENTS for operand in operands)
-        return _flushed(kernel(*operands)) if is_one_block else in_blocks([step], operands)
+    types = (dtype, *(operand.dtype for operand in operands))
+    step = Step(kernel, tuple(range(len(operands))), dtype, flush)
+    if not isinstance(kernel, np.ufunc) or any(compute_type(each) != each for each in types):
+        return in_blocks([step], operands)
+    if not flush or dtype != FLOAT32:
+        return np.asarray(kernel(*operands)).astype(dtype, copy=False)
+    is_one_block = all(operand.size <= BLOCK_ELEMENTS for operand in operands)
+    return _flushed(kernel(*operands)) if is_one_block else in_blocks([step], operands)
 
 
-@np.errstate(all="ignore")
 def in_blocks(steps: Sequence[Step], operands: Sequence[Array]) -> Array:
     """Return what the last of some steps gives, all taken on one block of the operands after the other.
 
