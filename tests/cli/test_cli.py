@@ -183,6 +183,20 @@ def test_an_option_with_one_value_is_given_once(capsys):
     assert len({output_of(capsys, "scale", MLP, *chips, "--quiet") for chips in both}) == 1
 
 
+def test_files_to_write_have_names_of_their_own(capsys, tmp_path, monkeypatch):
+    """One would be lost to the other; that of the program is another one, too, however it is spelt."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main(["run", MLP, "--save", "a.json", "--html", "./a.json"])
+    assert stopped.value.code == 2
+    assert "--html: expected another file than that of --save" in capsys.readouterr().err
+    (tmp_path / "m.v5e.hlo.txt.gz").write_bytes(Path(MLP).read_bytes())
+    for arguments in (["run", "--quiet", "--save"], ["compile", "-o"]):
+        assert main([*arguments, str(tmp_path / "m.v5e.hlo.txt.gz"), "m.v5e.hlo.txt.gz"]) == 1
+        assert "expected another file than the program, found 'm.v5e.hlo.txt.gz'" in capsys.readouterr().err
+    assert (tmp_path / "m.v5e.hlo.txt.gz").read_bytes() == Path(MLP).read_bytes()
+
+
 @pytest.mark.parametrize("text", ["-5", "0", "nan", "inf", "soon"])
 def test_a_timeout_is_above_zero(capsys, text):
     """The simulated time that a run may take."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import CHIP, HLO, command, json_option, option, overrides
+from tpusim.cli.options import CHIP, HLO, command, json_option, option, overrides, written
 from tpusim.cli.output import answer, write_hlo
 from tpusim.errors import ConfigError
 
@@ -32,7 +32,7 @@ examples:
     CHIP,
     option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip"),
     option("--stop-after", metavar="PASS", default="", help="give what this pass made (see above)"),
-    option("-o", "--output", metavar="FILE", help="write HLO text, compressed if FILE ends in .gz (- for output)"),
+    written("-o", "--output", metavar="FILE", help="write HLO text, compressed if FILE ends in .gz (- for output)"),
     option("--report", action="store_true", help="say what the passes did as well"),
     json_option("print the report as one JSON object"),
     description=_COMPILE,

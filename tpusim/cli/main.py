@@ -15,7 +15,7 @@ from tpusim.cli.answers import advise, explain, path
 from tpusim.cli.compile import compile_
 from tpusim.cli.completion import completion
 from tpusim.cli.model import calibrate, lower, validate
-from tpusim.cli.options import AsWritten, Command
+from tpusim.cli.options import AsWritten, Command, check_written
 from tpusim.cli.plot import plot
 from tpusim.cli.run import diff, execute, run
 from tpusim.cli.scale import layouts, scale
@@ -82,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _joined(sys.argv[1:] if arguments is None else arguments)
     try:
         options = parser_of(given).parse_args(given)
+        check_written(options)
         _allow(getattr(options, "plugin", ()))
         _place(options)
         with catch_warnings():

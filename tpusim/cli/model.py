@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from tpusim.cli.options import HLO, LOWERING, command, json_option, number, option
+from tpusim.cli.options import HLO, LOWERING, command, json_option, number, option, written
 from tpusim.cli.output import answer, console, write_stage
 from tpusim.errors import ConfigError
 
@@ -28,7 +28,7 @@ _COMPARISONS = {
     "lower",
     "write a program as the machine's steps, to read, edit and run",
     HLO,
-    option("-o", "--output", metavar="FILE", help="a .json file (default: standard output)"),
+    written("-o", "--output", metavar="FILE", help="a .json file (default: standard output)"),
     *LOWERING,
 )
 def lower(options: Namespace) -> None:

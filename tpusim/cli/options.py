@@ -96,6 +96,30 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+def written(*flags: str, **settings: Any) -> Option:
+    """Return an option for the name of a file to write, which is neither another one's nor the program's."""
+    return option(*flags, action=_Written, type=_stated, **settings)
+
+
+class _Written(_Once):
+    """Keeps a name, and under ``written`` whose it is."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        super().__call__(parser, namespace, values, option_string)
+        names = vars(namespace).setdefault("written", {})
+        other = names.setdefault(os.path.realpath(values), self)
+        if other is not self:
+            raise argparse.ArgumentError(self, f"expected another file than that of {other.option_strings[-1]}")
+
+
+def check_written(options: argparse.Namespace) -> None:
+    """Raise ConfigError for a file to write that is the program."""
+    program = getattr(options, "program", None)
+    action = getattr(options, "written", {}).get(os.path.realpath(program)) if isinstance(program, str) else None
+    if action:
+        raise ConfigError(f"{action.option_strings[-1]}: expected another file than the program, found {program!r}")
+
+
 def listed(flag: str, help_text: str, metavar: str) -> Option:
     """Return an option whose values are listed with commas, or each with the flag."""
     return option(flag, metavar=metavar, type=lambda text: text.split(","), action="extend", default=[], help=help_text)

@@ -19,6 +19,7 @@ from tpusim.cli.options import (
     machine,
     number,
     option,
+    written,
 )
 from tpusim.cli.systolic import product_sizes
 from tpusim.errors import ConfigError
@@ -41,7 +42,7 @@ examples:
   tpusim plot roofline step.hlo.txt --chip v5p -o roofline.pdf
   tpusim plot systolic --rows 8 --cols 8 --m 12 --n 7 --k 6 -o wavefront.gif"""
 
-_OUTPUT = option("-o", "--output", metavar="FILE", required=True, help="ends in .png, .svg or .pdf")
+_OUTPUT = written("-o", "--output", metavar="FILE", required=True, help="ends in .png, .svg or .pdf")
 # Here -o is the picture.
 _OVERRIDE = option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
 _RUN = (*PLACED, _OVERRIDE, WARM, OVERFLOW)

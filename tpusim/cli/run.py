@@ -22,6 +22,7 @@ from tpusim.cli.options import (
     option,
     overrides,
     positive,
+    written,
 )
 from tpusim.cli.output import answer, console, write, write_json, write_stage
 from tpusim.cli.show import fmt
@@ -37,12 +38,12 @@ _EXPORTS = {"trace": "perfetto", "counts": "accelergy"} | {name: name for name i
 _PACE = "50us, normal:50us:5us:SEED, exponential:50us:SEED, or a file of times (default: always ready)"
 _GRAPH = "a graph for Model Explorer, and in FILE.node_data.json the times to lay over it"
 _VIEWERS = (
-    option("--html", metavar="FILE", help="a report to open in a browser: tables and charts in one file"),
+    written("--html", metavar="FILE", help="a report to open in a browser: tables and charts in one file"),
     option("--against", metavar="A", help="a saved result or a program that --html compares this run with"),
-    option("--trace", metavar="FILE", help="a time line for Perfetto (.json or .json.gz)"),
+    written("--trace", metavar="FILE", help="a time line for Perfetto (.json or .json.gz)"),
     option("--xprof", metavar="DIR", help="a profile in DIR, for xprof --logdir DIR and TensorBoard"),
-    option("--model-explorer", metavar="FILE.json", help=_GRAPH),
-    option("--counts", metavar="FILE.yaml", help="what was done, with energies and areas, as Accelergy's tables"),
+    written("--model-explorer", metavar="FILE.json", help=_GRAPH),
+    written("--counts", metavar="FILE.yaml", help="what was done, with energies and areas, as Accelergy's tables"),
 )
 
 _DIFF = """\
@@ -79,8 +80,8 @@ examples:
     option("--queue-depth", metavar="N", type=number, default=2, help="feeds that may wait (default: 2)"),
     WARM,
     group("files for viewers", "each says that it is simulated", _VIEWERS),
-    option("--save", metavar="FILE.json", help="write the result, for `tpusim diff`"),
-    option("--links", metavar="FILE", help="write what every link carried, for a heat map (.json)"),
+    written("--save", metavar="FILE.json", help="write the result, for `tpusim diff`"),
+    written("--links", metavar="FILE", help="write what every link carried, for a heat map (.json)"),
     option("--stop-after", choices=("text", "lowering", "machine"), help="print what that stage made instead"),
     json_option(),
     option("--quiet", action="store_true", help="no progress line"),
@@ -179,13 +180,13 @@ def _report(result: Result, options: Namespace) -> None:
     HLO,
     option("--inputs", metavar="IN.npz", help="arrays in0, in1, ... in the order of the parameters"),
     option("--random", metavar="SEED", type=number, help="make the inputs that are not given"),
-    option("--outputs", metavar="OUT.npz", help="write arrays out0, out1, ... (default: describe them)"),
+    written("--outputs", metavar="OUT.npz", help="write arrays out0, out1, ... (default: describe them)"),
     option("--precision", choices=("tpu", "exact"), default="tpu", help="bf16 passes, or IEEE"),
     option("--chip", metavar="C", help="whose arrays sum the products (default: the chip it was compiled for)"),
     option("--schedule", choices=SCHEDULES, default="given", help="compute what runs on the chip under this schedule"),
     option("--replicas", metavar="N", type=number, default=1, help="devices that run it together"),
     option("--infeed", metavar="F.npz", help="arrays in0, in1, ... that infeeds read"),
-    option("--outfeed", metavar="F.npz", help="write what outfeeds send, as out0, out1, ..."),
+    written("--outfeed", metavar="F.npz", help="write what outfeeds send, as out0, out1, ..."),
     option("--seed", metavar="N", type=number, default=0, help="of rng instructions"),
     option("--max-iterations", metavar="N", type=number, help="trips of a loop (default: 2**20 instructions in all)"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import CHIPS, SCHEDULE, TOPOLOGIES, command, json_option, option, positive
+from tpusim.cli.options import CHIPS, SCHEDULE, TOPOLOGIES, command, json_option, option, positive, written
 from tpusim.cli.output import answer, console, write_json
 
 _SCALE = """\
@@ -30,7 +30,7 @@ examples:
     TOPOLOGIES,
     SCHEDULE,
     option("--price", metavar="USD", type=positive, help="of an hour of a chip (default: as listed, where it is)"),
-    option("-o", "--output", metavar="FILE", help="draw it as well (.png, .svg, .pdf)"),
+    written("-o", "--output", metavar="FILE", help="draw it as well (.png, .svg, .pdf)"),
     json_option(),
     option("--quiet", action="store_true", help="no progress line"),
     description=_SCALE,

@@ -18,6 +18,7 @@ from tpusim.cli.options import (
     number,
     once,
     option,
+    written,
 )
 from tpusim.cli.output import answer, console, write_json
 from tpusim.errors import ConfigError
@@ -51,8 +52,8 @@ examples:
     OVERFLOW,
     WARM,
     option("--study", metavar="DIR", help="keep outcomes here (default for NAME.toml: NAME beside it)"),
-    option("--csv", metavar="FILE", help="write the table"),
-    option("--parquet", metavar="FILE", help="write the table as Parquet (extra data)"),
+    written("--csv", metavar="FILE", help="write the table"),
+    written("--parquet", metavar="FILE", help="write the table as Parquet (extra data)"),
     option("--jobs", metavar="N", type=number, help="processes (default: one for each core; 1: none beside this one)"),
     option("--executor", metavar="E", default="", help="dask:ADDRESS, dask:local or ray:ADDRESS"),
     option("--optimise", metavar="F,F", help="search for the best machines by these columns (extra study)"),
