@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tpusim
+from tpusim.errors import UnsupportedError
 from tpusim.pipeline.chip_choice import provenance_of
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -53,6 +54,15 @@ def test_on_a_machine_with_other_figures_nothing_is_claimed():
     """The pairs were simulated on the chips as shipped."""
     result = tpusim.simulate(module(), "v5e", overrides={"clock_hz": 1e9})
     assert result.summary.compiled_error is None
+
+
+def test_what_cannot_be_compiled_has_a_place():
+    """Its line and column in the text, as for what is wrong with a program."""
+    text = "HloModule m\n\nENTRY e {\n  p = f32[8,128] parameter(0)\n  ROOT n = f32[8,128] negate(p)"
+    sharded = parse_module(SourceText("s.v5e.hlo.txt", f"{text}, sharding={{devices=[3,1]0,1,2}}\n}}\n"))
+    for compiled in (tpusim.simulate, tpusim.compile):
+        with pytest.raises(UnsupportedError, match=r"^s.v5e.hlo.txt:5:8: n: expected a part .*no region takes it"):
+            compiled(sharded, "v5e")
 
 
 def test_given_refuses_what_has_no_schedule():

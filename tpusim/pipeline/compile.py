@@ -12,7 +12,7 @@ from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.pipeline.chip_choice import check_compiler, choose_chip, provenance_of
-from tpusim.pipeline.schedules import front_end_form
+from tpusim.pipeline.schedules import front_end_form, placed
 from tpusim.pipeline.stages import load_any, simulate
 from tpusim.pipeline.targets import target_of
 from tpusim.program.compilation import Compilation, PassFigures
@@ -86,10 +86,11 @@ def _prepared(
 def _compile(module: Module, target: Target, stop_after: str, after: _PassRecord | None = None) -> Module:
     from tpusim.compiler.passes import compile_module
 
-    plain = front_end_form(module)
-    if after is not None:
-        after.begin()
-    compiled = compile_module(plain, target, stop_after, after)
+    with placed(module):
+        plain = front_end_form(module)
+        if after is not None:
+            after.begin()
+        compiled = compile_module(plain, target, stop_after, after)
     # What it says would be a fault of ours; better here than as a wrong time.
     verify_module(compiled)
     return compiled

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from msgspec import structs
 
@@ -64,7 +65,8 @@ def with_schedule(
     from tpusim.undo.untile import untile
 
     if schedule == "compiled":
-        compiled = compile_module(front_end_form(module), target_of(chip))
+        with placed(module):
+            compiled = compile_module(front_end_form(module), target_of(chip))
         return compiled, structs.replace(made_by, compiler="tpusim", chip=chip.name, possible=(chip.name,), signs=())
     if not module.is_scheduled:
         place = module.source.name if module.source else module.name
@@ -81,6 +83,21 @@ def with_schedule(
     return retiled, structs.replace(made_by, retiled_for=chip.name)
 
 
+@contextmanager
+def placed(module: Module) -> Iterator[None]:
+    """Give the place of its instruction to an error of compiling a module, which begins with its name.
+
+    A compiler's graph no longer knows where its nodes come from, but they keep their names.
+    """
+    try:
+        yield
+    except UnsupportedError as error:
+        home = module.homes.get(name := error.message.partition(":")[0])
+        if error.span is not None or home is None:
+            raise
+        raise UnsupportedError(error.message, module.where(home, home[name])) from error
+
+
 def front_end_form(module: Module) -> Module:
     """Return a module as a front end would have made it: itself, or with what a compiler did undone.
 
@@ -91,5 +108,5 @@ def front_end_form(module: Module) -> Module:
     verify_module(module)
     for instruction in (one for computation in module.computations for one in computation):
         if fault := RANK.fault(max([leaf.rank for leaf in leaves(instruction.shape)], default=0)):
-            raise UnsupportedError(f"{module.name}: {instruction.name!r}: {fault}")
+            raise UnsupportedError(f"{instruction.name}: {fault}")
     return module if is_plain(module) else defuse(module)
