@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tpusim.errors import ProgramError
+from tpusim.errors import ConfigError, ProgramError
 
 try:
     import resource
@@ -43,6 +44,14 @@ class Limit(NamedTuple):
             return ""
         allowed = f"at least {self.least}" if found < self.least else f"at most {shown(self.most)}"
         return f"expected {self.what}, {allowed}, found {shown(found)}"
+
+
+def check_count(name: str, found: object, limit: Limit) -> None:
+    """Raise ConfigError if what was given under a name is no whole number, or one that the limit does not allow."""
+    if not isinstance(found, Integral) or isinstance(found, bool):
+        raise ConfigError(f"{name}: expected {limit.what}, found {found!r:.80}")
+    if fault := limit.fault(int(found)):
+        raise ConfigError(f"{name}: {fault}")
 
 
 def shown(number: float) -> str:

@@ -129,6 +129,15 @@ def test_mlir_text_is_known_however_it_begins(form):
     assert "f32[4]{0} add(" in (hlo_text(FORMS[form](), "m") or "")
 
 
+@pytest.mark.parametrize("begin", ["builtin.module {", 'sdy.mesh @mesh = <["x"=4]>\nmodule {', "{-# #-}\nmodule {"])
+def test_mlir_text_may_begin_with_what_is_around_a_module(begin):
+    """As MLIR's own tools print it."""
+    body = "  func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {\n    return %a : tensor<4xf32>\n  }"
+    end = "" if "sdy" in begin else "\n}"
+    text = f"{begin.removesuffix('module {') if 'sdy' in begin else begin}\n{body}{end}\n"
+    assert "HloModule" in (hlo_text(text.encode(), "m") or "")
+
+
 def test_standard_input_is_read_in_every_form(monkeypatch):
     """It has no name that could end in anything."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(portable())))

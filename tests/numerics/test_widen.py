@@ -44,3 +44,15 @@ def test_the_roundings_of_the_program_stay():
 def test_a_tpu_rounds_wherever_the_text_says():
     """Whoever asked for it."""
     assert largest("", "tpu") == largest(OWN, "tpu") == 3
+
+
+@pytest.mark.parametrize("precision", ["exact", "tpu"])
+def test_our_own_compiler_narrows_nothing(precision):
+    """Every rounding in what it makes is one of the program, whatever it is called: 257 is no number of bf16."""
+    text = LARGEST.replace(", is_scheduled=true", "").replace("METADATA", "")
+    module = parse_module(SourceText("test.v5e.hlo.txt", text))
+    values = [np.float32([257, 1.001])]
+    given, compiled = (
+        tpusim.execute(module, values, precision=precision, schedule=schedule) for schedule in ("given", "compiled")
+    )
+    assert float(given) == float(compiled) == 256

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import tpusim
 from tests.house.source_tree import ROOT
 from tpusim.cli.main import main
+from tpusim.errors import ProgramError
 
 MLP = ROOT / "traces/mlp_b1024.v5e.hlo.txt.gz"
 
@@ -30,3 +33,15 @@ def test_a_saved_result_is_a_run(capsys, tmp_path):
     path = tmp_path / "monday.json"
     assert main(["run", str(MLP), "--save", str(path), "--quiet"]) == 0
     assert tpusim.diff(path, MLP).ratio == pytest.approx(1)
+
+
+@pytest.mark.parametrize("size_bytes", [-1, 10**400])
+def test_a_saved_result_has_sizes_that_can_be(tmp_path, size_bytes):
+    """Beyond floats there is no number to compare."""
+    path = tmp_path / "monday.json"
+    assert main(["run", str(MLP), "--save", str(path), "--quiet"]) == 0
+    found = json.loads(path.read_text())
+    found["memory"]["peak_hbm_bytes"] = size_bytes
+    path.write_text(json.dumps(found))
+    with pytest.raises(ProgramError, match=r"monday.json: memory.peak_hbm_bytes: expected bytes, from 0, found"):
+        tpusim.diff(path, MLP)

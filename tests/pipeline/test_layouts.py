@@ -273,3 +273,10 @@ ENTRY main {
 def test_calls_and_branches_are_followed(name, users):
     """By the operand that each computation is given."""
     assert layouts_in(parse_module(SourceText("entered.v5e.hlo.txt", ENTERED)), name).users == users
+
+
+@pytest.mark.parametrize("shape", ["token[]", "opaque[]", "(f32[8])"])
+def test_what_has_no_elements_has_no_layouts(shape):
+    """It lies nowhere."""
+    with pytest.raises(ConfigError, match="expected an array"):
+        layouts(shape)

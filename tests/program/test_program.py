@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from tpusim.cost.collectives import _PLANS
 from tpusim.errors import ProgramError, UnsupportedError
+from tpusim.pipeline.stages import simulate
 from tpusim.program.buffers import Buffer, peak_bytes, stretches
 from tpusim.program.module import Program, most_executions, walk
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Choice, Collective, Copy, Kernel, Loop, TileLoop, Wait
@@ -181,3 +183,21 @@ def test_a_file_has_not_every_way_through_calls(tmp_path, levels):
     ):
         save_program(msgspec.structs.replace(PROGRAM, steps=steps, buffers=()), tmp_path / "p.json")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (structs.replace(KERNEL, tiles=0), "'k': expected at least one tile"),
+        (structs.replace(KERNEL, tiles=1.5), "'k': tiles: expected a whole number, found 1.5"),
+        (structs.replace(KERNEL, tiles=10**400), "'k': tiles: expected a number from 0"),
+        (structs.replace(KERNEL, tiles=float("nan")), "'k': tiles: expected a number from 0"),
+        (structs.replace(KERNEL, work=Work(ops={"bogus": 5.0})), "'k': work.ops: expected one of"),
+        (Copy(name="c", opcode="copy-start", n_bytes=-1.0), "'c': n_bytes: expected a number from 0"),
+        (Loop(name="l", opcode="while", trips=-1, body=()), "'l': trips: expected a number from 0"),
+    ],
+)
+def test_a_program_written_in_python_is_verified_as_its_file_would_be(step, words):
+    """It was made by whoever calls; nothing has asked for its numbers before."""
+    with pytest.raises(ProgramError, match=words):
+        simulate(Program(name="p", chip="v5e", steps=(step,)))

@@ -16,7 +16,7 @@ from tests.cli.commands import output_of, refusal_of
 from tests.robust.contract import SURFACES, run_seeds
 from tests.robust.counts import COUNTED
 from tests.semantics.hlo import parse
-from tpusim.errors import ProgramError, UnsupportedError
+from tpusim.errors import ConfigError, ProgramError, UnsupportedError
 from tpusim.frontends.read import hlo_text
 from tpusim.limits import (
     CHIPS,
@@ -133,6 +133,26 @@ def test_calls_of_calls_are_not_computed_for_ever(capsys, tmp_path):
     assert f"expected {COMPUTED_INSTRUCTIONS.what}, at most {COMPUTED_INSTRUCTIONS.most}, found" in said
     path.write_text(PROGRAMS["branches"].text(60))
     assert "out0" in output_of(capsys, "exec", str(path), "--random", "1")
+
+
+@pytest.mark.parametrize("found", [1.5, -1, None, float("nan"), True])
+def test_counts_of_the_api_are_those_of_the_command_line(found):
+    """A count that is none would be one all the same, or end in an error of Python's."""
+    counts = {
+        name: found for name in ("seed", "replicas", "max_iterations") if (name, found) != ("max_iterations", None)
+    }
+    for name in counts:
+        with pytest.raises(ConfigError, match=f"{name}: expected"):
+            tpusim.execute(MLP, **{name: found})
+    with pytest.raises(ConfigError, match="default_trip_count: expected"):
+        tpusim.simulate(MLP, default_trip_count=found)
+
+
+def test_values_that_fit_no_machine_are_refused_as_such(capsys, tmp_path):
+    """Whatever has asked for the memory."""
+    path = tmp_path / "large.v5e.hlo.txt"
+    path.write_text("HloModule m\n\nENTRY e {\n  ROOT c = s32[1000000000000] iota(), iota_dimension=0\n}\n")
+    assert "its values do not fit the memory of this machine" in refusal_of(capsys, "exec", str(path))
 
 
 def test_arrays_of_no_elements_have_sizes_that_numpy_counts(capsys, tmp_path):

@@ -43,6 +43,10 @@ def test_what_is_given_no_array_is_wrong(target, operands):
         ("() custom-call(p)", "TopK"),
         ("() custom-call()", "AllocateBuffer"),
         ("(f32[8,128]) custom-call(p)", "ConcatBitcast"),
+        ("f32[8,128] custom-call(p)", "TopK"),
+        ("f32[8,128] custom-call(p)", "X64Combine"),
+        ("f32[8,128] custom-call()", "Sharding"),
+        ("f32[8,128] custom-call()", "MoveToHost"),
     ],
 )
 def test_what_gives_no_array_is_wrong(call, target):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
@@ -9,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ProgramError
 from tpusim.files import read_bytes
-from tpusim.limits import PROGRAM_BYTES
+from tpusim.limits import PROGRAM_BYTES, shown
 from tpusim.program.provenance import Provenance
 from tpusim.units import ps_to_us
 
@@ -150,6 +152,9 @@ def load_result(path: str | Path) -> RunFigures:
         raise ProgramError(f"{path}: not a saved result ({RESULT_FORMAT}): {error}") from error
     if found.format != RESULT_FORMAT:
         raise ProgramError(f"{path}: expected the format {RESULT_FORMAT!r}, found {found.format!r}: save it again")
+    for name, size_bytes in structs.asdict(found.memory).items():
+        if not 0 <= size_bytes <= sys.float_info.max:
+            raise ProgramError(f"{path}: memory.{name}: expected bytes, from 0, found {shown(size_bytes)}")
     return found
 
 

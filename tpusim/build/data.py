@@ -84,6 +84,9 @@ class DataMethods(BuilderBase):
     def slice(self, operand: Op, start_indices: Sizes, limit_indices: Sizes, strides: Sizes | None = None) -> Op:
         """Return every ``strides[i]``-th element from ``start_indices[i]`` on, before ``limit_indices[i]``."""
         steps = strides if strides is not None else [1] * len(start_indices)
+        if not len(start_indices) == len(limit_indices) == len(steps):
+            counts = f"{len(start_indices)}, {len(limit_indices)} and {len(steps)}"
+            raise ProgramError(f"slice: expected as many starts as limits and strides, found {counts}")
         bounds = zip(start_indices, limit_indices, steps, strict=True)
         return self.emit("slice", [operand], {"slice": tuple(SliceDimension(*bound) for bound in bounds)})
 

@@ -39,7 +39,10 @@ def _as_array(value: Any, wanted: DType | None) -> tuple[Any, DType]:
     """Return the value as a NumPy array and its element type."""
     import numpy as np
 
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ProgramError(f"expected lists of one length as the value of a constant: {error}") from error
     is_typed = isinstance(value, np.ndarray | np.generic)
     known = (each for each in DTYPES.values() if each.is_array_type and numpy_dtype(each) == array.dtype)
     own = next(known, None) if is_typed else DTYPES.get(_DEFAULTS.get(array.dtype.kind, ""))

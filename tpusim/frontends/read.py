@@ -20,7 +20,10 @@ from tpusim.limits import bounded
 from tpusim.source import SourceText
 
 # Never going back: a way back for each of a million blanks takes 100 MB.
-_MLIR_TEXT: Final = re.compile(rb'(?:\s++|//[^\n]*+)*+(?:module\s*[@{a]|"builtin\.module"|func\.func\b|[#!]\w+\s*=)')
+_MLIR_TEXT: Final = re.compile(
+    rb"(?:\s++|//[^\n]*+)*+"
+    rb'(?:(?:builtin\.)?module\s*[@{a]|"(?:builtin\.module|func\.func)"|func\.func\b|sdy\.mesh\b|[#!]\w+\s*=|\{-#)'
+)
 _MLIR_PLACE: Final = r"(?:^|\s)-:(\d+):(\d+): error: ([^\n]*)"
 
 _SHARED: Final = "sharding={devices="

@@ -14,6 +14,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HOST
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Module
+from tpusim.ir.ops import TRANSFERS
 
 # Importing the modules of rules fills the table.
 from tpusim.lowering import collectives, control, copies, custom_calls, fusions
@@ -61,6 +62,11 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
     if not module.is_scheduled:
         # Not refused: operands stand before their users in any text, so its order is one that could run.
         notes.warn("the module is not scheduled: instructions run one by one in the order of the text, unfused")
+    if numbered := _asks_for_numbers(module):
+        notes.warn(
+            f"the module does not say how many devices it is for, on which {numbered!r} depends: one is taken"
+            " (serialised HLO has no such counts, its text has)"
+        )
     frames = SourceFrames(module)
     scope = Scope(EntryContext(module), chip, notes, default_trips, frames, Known(module.likeness))
     steps = lower_computation(scope)
@@ -96,6 +102,18 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
     order = stated_order(module)
     placed = moved_to(program, order) if order else program
     return structs.replace(placed, topology=mark_of(module, TOPOLOGY), device_order=order)
+
+
+def _asks_for_numbers(module: Module) -> str:
+    """Return an instruction that depends on the number of its device, of a module that says nothing of devices."""
+    if module.attributes.keys() & {"num_partitions", "replica_count"}:
+        return ""
+    asking = [one for one in module.computations if not _NUMBERED.isdisjoint(one.opcodes)]
+    found = (one for each in asking for one in each if one.opcode in _NUMBERED)
+    return next((one.name for one in found if not one.attributes.get("is_host_transfer")), "")
+
+
+_NUMBERED = TRANSFERS | {"partition-id", "replica-id"}
 
 
 def device_bytes(shape: Shape) -> int:

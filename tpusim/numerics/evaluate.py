@@ -70,6 +70,9 @@ def _compute(site: Site) -> Activity:
                 value = _value(site, unit, operands)
                 done = (yield from value) if isinstance(value, GeneratorType) else value
                 values[instruction.name] = _as_declared(done, instruction.shape)
+            # Where a run was begun it is known what to say of it.
+            except MemoryError:
+                raise
             except Exception as error:
                 raise _with_place(site, instruction, error) from error
         # Without this, all activations of a model would be held at once.

@@ -22,7 +22,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, parse_topology
 from tpusim.ir.module import Module, with_devices, with_own_names
 from tpusim.ir.ops import OPERATIONS
-from tpusim.limits import COMPUTED_DEVICES
+from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, SEED, check_count
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.capacity import check_capacity
 from tpusim.pipeline.chip_choice import check_compiler, check_topology, choose_chip, for_chip, on_slice, provenance_of
@@ -33,7 +33,7 @@ from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.program.stored import decode_program, load_program
-from tpusim.program.verify import run_warnings, verify_blocks, verify_products
+from tpusim.program.verify import run_warnings, verify_blocks, verify_once, verify_products
 from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.source import SourceText
 from tpusim.text.literals import literal_values
@@ -257,8 +257,10 @@ def execute(
 
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, found {precision!r}")
-    if replicas < 1:
-        raise ConfigError(f"replicas: expected at least 1, found {replicas}")
+    check_count("replicas", replicas, DEVICES)
+    check_count("seed", seed, SEED)
+    if max_iterations is not None:
+        check_count("max_iterations", max_iterations, COUNT)
     module = program if isinstance(program, Module) else load(program, whole=schedule == "given")
     check_schedule(schedule)
     if schedule != "given":
@@ -335,10 +337,12 @@ def _lowered(
     reuse: Reusing = no_reuse,
 ) -> Prepared:
     """Return what ``prepare`` does, of a program that may share its slice with others."""
+    check_count("default_trip_count", default_trip_count, COUNT)
     slice_ = parse_topology(topology) if isinstance(topology, str) else topology
     loaded = load_any(program)
     used = resolved_schedule(loaded, schedule)
     if isinstance(loaded, Program):
+        verify_once(loaded)
         check_compiler(loaded, loaded.provenance)
         machine = choose_chip(loaded, loaded.provenance, chip=chip, topology=slice_, overrides=overrides)
         check_models(machine)

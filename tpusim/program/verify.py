@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 from math import prod
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from tpusim.errors import ProgramError, did_you_mean
 from tpusim.limits import COUNT, DEVICES, POSITIONS, shown
@@ -39,6 +41,15 @@ def verify_program(program: Program) -> None:
         check = _CHECKS.get(type(step))
         if wrong := next(chain(check(step) if check else (), _misfit_numbers(step)), ""):
             raise ProgramError(f"{step.name!r}: {wrong}")
+
+
+def verify_once(program: Program) -> None:
+    """Verify a program whose maker is not known, unless that was done."""
+    # Beside all else that is computed once of a program.
+    known = vars(program)
+    if "is_verified" not in known:
+        verify_program(program)
+        known["is_verified"] = True
 
 
 def _buffer_faults(program: Program) -> Iterator[str]:
@@ -134,6 +145,8 @@ def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
         found, where = getattr(value, name), f"{place}{name}"
         if isinstance(found, (int, float)) and (misfit := _misfit(found)):
             yield f"{where}: {misfit}"
+        elif isinstance(found, float) and name in _whole_fields(value.__class__):
+            yield f"{where}: expected a whole number, found {found}"
         elif isinstance(found, msgspec.Struct):
             yield from _misfit_numbers(found, f"{where}.")
         elif isinstance(found, dict):
@@ -143,6 +156,12 @@ def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
                 # Steps inside a step are verified by themselves.
                 if isinstance(item, msgspec.Struct) and not isinstance(item, Step):
                     yield from _misfit_numbers(item, f"{where}[{number}].")
+
+
+@cache
+def _whole_fields(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the fields of a struct that hold whole numbers; from a file they do, but Python lets all stand there."""
+    return frozenset(field.name for field in structs.fields(kind) if field.type is int)
 
 
 def _misfit(number: float) -> str:

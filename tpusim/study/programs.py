@@ -87,7 +87,11 @@ def _of_module(name: str, module: Module, variables: tuple[tuple[str, Any], ...]
 def _made(name: str, make: Callable[..., Module], values: Mapping[str, Sequence[Any]]) -> list[ProgramText]:
     wanted = _axes_of(name, make, values)
     settings = (tuple(zip(wanted, row, strict=True)) for row in product(*(values[key] for key in wanted)))
-    return [_of_module(name, make(**dict(one)), one) for one in settings]
+    made = [(one, make(**dict(one))) for one in settings]
+    for _, module in made:
+        if not isinstance(module, Module):
+            raise ConfigError(f"study: expected a module from {name}, found {module!r:.80}")
+    return [_of_module(name, module, one) for one, module in made]
 
 
 def _axes_of(name: str, make: Callable[..., Module], values: Mapping[str, Sequence[Any]]) -> list[str]:

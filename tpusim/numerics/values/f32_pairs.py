@@ -13,6 +13,7 @@ from msgspec import structs
 
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import SEES_BITS
+from tpusim.semantics.marks import COMPILED_FOR, mark_of
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
 
@@ -24,7 +25,12 @@ _NARROW, _WIDE = DTYPES["bf16"], DTYPES["f32"]
 
 
 def widen_module(module: Module) -> Module:
-    """Return a scheduled module with f32 in place of bf16; any other module, and one that looks at bits, as it is."""
+    """Return a scheduled module with f32 in place of bf16; any other module, and one that looks at bits, as it is.
+
+    So is one of tpusim's own compiler, which narrows nothing.
+    """
+    if not module.is_scheduled or mark_of(module, COMPILED_FOR):
+        return module
     shapes = (
         shape
         for computation in module.computations
@@ -33,7 +39,7 @@ def widen_module(module: Module) -> Module:
         if instruction.opcode in SEES_BITS
         for shape in (instruction.shape, *(operand.shape for operand in computation.operands_of(instruction)))
     )
-    if not module.is_scheduled or any(leaf.dtype == _NARROW for shape in shapes for leaf in leaves(shape)):
+    if any(leaf.dtype == _NARROW for shape in shapes for leaf in leaves(shape)):
         return module
     return structs.replace(module, computations=tuple(_wide_computation(c) for c in module.computations))
 

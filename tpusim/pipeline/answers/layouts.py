@@ -43,7 +43,7 @@ def layouts(
     Raises ConfigError for a tuple, and for more than six dimensions.
     """
     array = parse_shape(shape) if isinstance(shape, str) else shape
-    if not isinstance(array, ArrayShape) or array.rank > _MOST_RANK:
+    if not isinstance(array, ArrayShape) or not array.dtype.is_array_type or array.rank > _MOST_RANK:
         raise ConfigError(f"layouts: expected an array of at most {_MOST_RANK} dimensions, found {shape}")
     machine = load_chip(chip) if isinstance(chip, str) else chip
     usual = boundary_order(array, machine)

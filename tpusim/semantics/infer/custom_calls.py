@@ -20,6 +20,10 @@ _MATRICES: Final = (
 ).split()
 _WORDS: Final = "GatherScatterIndicesBitpacked X64Combine X64SplitHigh X64SplitLow".split()
 _SAME: Final = ("AssumeGatherIndicesInBound",)
+_HANDED_ON: Final = frozenset(
+    "LayoutConstraint MoveToDevice MoveToHost SPMDFullToShardShape SPMDShardToFullShape Sharding"
+    " annotate_device_placement".split()
+)
 _LEAST_RANK: Final = dict.fromkeys(_MATRICES, 2) | dict.fromkeys((*_WORDS, *_SAME), 0) | {"PartialReduce": 1, "TopK": 1}
 """By target the dimensions that its first operand has at least."""
 
@@ -33,6 +37,12 @@ def call_fault(call: Instruction, operands: Sequence[Shape], result: Shape) -> s
         return f"an array that {target} gives room to"
     if target == "ConcatBitcast" and not (operands and min(map(_rank, (*operands, result))) > 0):
         return f"arrays of at least 1 dimensions as the operands and the result of {target}"
+    if target in _HANDED_ON and not operands:
+        return f"an operand of {target}"
+    if target == "X64Combine" and len(operands) != 2:
+        return f"two operands of {target}"
+    if target == "TopK" and len(getattr(result, "elements", ())) != 2:
+        return f"values and indices as the result of {target}"
     rank = _LEAST_RANK.get(target)
     if rank is None:
         return ""
