@@ -78,13 +78,16 @@ COMPUTED_ELEMENTS: Final = Limit("a number of elements to compute", 2**40, least
 RANK: Final = Limit("a number of dimensions", 32, least=0)
 """Of an array that is computed, where NumPy has an end, or compiled, which takes their cube; programs have some ten."""
 
+TILES: Final = Limit("a number of tiles in a layout", 64, least=0)
+"""Each splits two dimensions once more; compilers state three at most."""
+
 CHIPS: Final = Limit("a number of chips", 2**16)
 QUEUE_DEPTH: Final = Limit("a number of feeds that may wait", 2**16)
 LAYERS: Final = Limit("a number of layers", 2**16)
 """Of a file, those of a depthwise convolution one by one."""
 
 POINTS: Final = Limit("a number of points", 2**17)
-"""Of one axis of a study."""
+"""Of one axis of a study, and of all that its axes make together."""
 
 DIMENSIONS: Final = Limit("a number of keys of a sample", 1000)
 SIDE: Final = Limit("a size of a matrix or an image", 2**31 - 1)

@@ -234,6 +234,27 @@ def test_unscheduled_module_is_run_with_a_warning():
     assert "not scheduled" in lower_module_text(text).warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ("u32[] partition-id()", "on which 'y' depends: one is taken"),
+        ("(f32[8], u32[], token[]) recv(k), channel_id=1", "on which 'y' depends: one is taken"),
+        ("(f32[8], u32[], token[]) recv(k), channel_id=1, is_host_transfer=true", ""),
+        ("f32[8] negate(x)", ""),
+    ],
+)
+@pytest.mark.parametrize("counts", ["", ", num_partitions=2"])
+def test_a_module_that_says_nothing_of_devices_is_for_one_with_a_warning(made, words, counts):
+    """Serialised HLO has no counts of devices; where nothing depends on them that is no matter."""
+    lines = f"  x = f32[8] parameter(0)\n  k = token[] after-all()\n  y = {made}\n"
+    end = "  d = (f32[8], token[]) recv-done(y), channel_id=1\n" if "recv" in made else ""
+    end = end.replace("id=1", "id=1, is_host_transfer=true") if "is_host" in made else end
+    text = f"HloModule m, is_scheduled=true{counts}\n\nENTRY e {{\n{lines}{end}  ROOT r = f32[8] negate(x)\n}}\n"
+    found = [warning for warning in lower_module_text(text).warnings if "how many devices" in warning]
+    assert len(found) == bool(words and not counts)
+    assert all(words in warning for warning in found)
+
+
 LOOP = """\
 %body (p: (s32[])) -> (s32[]) {
   %p = (s32[]) parameter(0)

@@ -25,8 +25,10 @@ from tpusim.limits import (
     DEVICES_APART,
     EXECUTIONS,
     LAYERS,
+    POINTS,
     QUEUE_DEPTH,
     SIDE,
+    TILES,
 )
 from tpusim.program.layers import _CONVOLUTION_COLUMNS
 from tpusim.semantics.verify.module import verify_module
@@ -111,6 +113,38 @@ def test_a_cell_of_a_layer_ends_at_its_limit(capsys, tmp_path, limit, row):
     path.write_text(f"{header}\n{row}\n")
     said = refusal_of(capsys, "systolic", "--layers", str(path))
     assert f"expected {limit.what}, at most {limit.most}, found" in said
+
+
+def test_depthwise_layers_of_a_file_count_together(capsys, tmp_path):
+    """One layer for each channel, of which equal ones are run once."""
+    path = tmp_path / "layers.csv"
+    lines = [", ".join(("Layer", *_CONVOLUTION_COLUMNS)), "DP_a, 224, 224, 3, 3, 60000, 1, 1"]
+    path.write_text("\n".join(lines) + "\n")
+    before = process_time()
+    assert "DP_aChannel_59999" in output_of(capsys, "systolic", "--layers", str(path))
+    assert process_time() - before < 10
+    path.write_text("\n".join([*lines, lines[1].replace("DP_a", "DP_b")]) + "\n")
+    said = refusal_of(capsys, "systolic", "--layers", str(path))
+    assert f"layers.csv:3:1: expected {LAYERS.what}, at most {LAYERS.most}, found 120000" in said
+
+
+def test_axes_of_a_study_multiply(capsys, tmp_path):
+    """A thousand values of each of two are a million points."""
+    path = tmp_path / "study.toml"
+    axes = "".join(f'"mxu.{key}" = {{lin = [1, 1000, 1000]}}\n' for key in ("count", "rows"))
+    path.write_text(f'programs = ["{MLP}"]\n[axes]\n{axes}')
+    assert f"at most {POINTS.most}, found 1000000" in refusal_of(capsys, "sweep", str(path), "--jobs", "1")
+
+
+@pytest.mark.parametrize("command", ["run", "check", "fmt"])
+def test_a_layout_has_so_many_tiles(capsys, tmp_path, command):
+    """Each of them cuts the array once more, and all before it are kept."""
+    path = tmp_path / "tiles.v5e.hlo.txt"
+    shape = f"f32[8,128]{{1,0:T(8,128){'(2,1)' * TILES.most}}}"
+    path.write_text(f"HloModule m, is_scheduled=true\n\nENTRY e {{\n  ROOT p = {shape} parameter(0)\n}}\n")
+    said = refusal_of(capsys, command, str(path))
+    assert "tiles.v5e.hlo.txt:4:" in said
+    assert f"expected {TILES.what}, at most {TILES.most}, found {TILES.most + 1}" in said
 
 
 @pytest.mark.parametrize(("kind", "most", "beyond"), [("calls", 660, 670), ("loops", 660, 670)])

@@ -14,7 +14,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HOST
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Module
-from tpusim.ir.ops import TRANSFERS
+from tpusim.ir.ops import DEVICE_IDS, TRANSFERS
 
 # Importing the modules of rules fills the table.
 from tpusim.lowering import collectives, control, copies, custom_calls, fusions
@@ -113,7 +113,7 @@ def _asks_for_numbers(module: Module) -> str:
     return next((one.name for one in found if not one.attributes.get("is_host_transfer")), "")
 
 
-_NUMBERED = TRANSFERS | {"partition-id", "replica-id"}
+_NUMBERED = DEVICE_IDS | TRANSFERS
 
 
 def device_bytes(shape: Shape) -> int:

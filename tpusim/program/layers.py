@@ -121,7 +121,11 @@ def parse_layers(source: SourceText) -> list[Layer]:
     if header is None:
         raise ProgramError(f"{source.name}: the file is empty; expected a header such as 'Layer, M, N, K'")
     columns, convert = _kind(header)
-    layers = [layer for row in rows for layer in convert(row[0], *_numbers(row, columns))]
+    layers: list[Layer] = []
+    for row in rows:
+        layers += convert(row[0], *_numbers(row, columns))
+        if fault := LAYERS.fault(len(layers)):
+            raise ProgramError(fault, row[0].span)
     if not layers:
         raise ProgramError(f"{source.name}: expected a line for each layer after the header, found none")
     return layers

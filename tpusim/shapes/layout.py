@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tpusim.errors import ProgramError
+from tpusim.limits import TILES
 
 if TYPE_CHECKING:
     from tpusim.shapes.shape import Shape
@@ -135,6 +136,8 @@ def _problem(layout: Layout, rank: int) -> str:
         return f"expected the tail padding alignment L(n) to be at least 1, found {layout.tail_padding_alignment}"
     if min(layout.element_size_bits, layout.memory_space, layout.metadata_prefix_bytes) < 0:
         return "expected E(n), S(n) and M(n) not to be negative"
+    if fault := TILES.fault(len(layout.tiles)):
+        return fault
     return next(filter(None, map(_tile_problem, layout.tiles)), "")
 
 

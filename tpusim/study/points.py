@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import product
+from math import prod
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from tpusim.hardware.load import load_chip, override_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.hardware.units import stated_value
 from tpusim.ir.module import Module
+from tpusim.limits import POINTS
 from tpusim.pipeline.chip_choice import choose_chip, provenance_of
 from tpusim.pipeline.schedules import resolved_schedule
 from tpusim.pipeline.stages import read_program
@@ -66,6 +68,9 @@ def points_of(spec: Spec) -> list[Point]:
     for axis in spec.axes:
         if not axis.settings:
             raise ConfigError(f"axis {axis.name}: expected [low, high, n]: a range without a number is for --optimise")
+    count = prod(len(axis.settings) for axis in spec.axes)
+    if fault := POINTS.fault(count):
+        raise ConfigError(f"study: its axes together: {fault}")
     settings = [merged(row) for row in product(*(axis.settings for axis in spec.axes))]
     found = [point for program in spec.programs for point in points_at(spec, program, settings)]
     if not found:

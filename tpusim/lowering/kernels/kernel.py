@@ -242,14 +242,13 @@ def _by_stage(plan: Plan, works: dict[int, Work]) -> list[tuple[Work, list[Acces
     for item, stage in zip(plan.body.values, stages, strict=True):
         for name in [plan.body.operands[-1 - o].name for o in item.operands if o < 0]:
             first[name] = min(first.get(name, stage), stage)
+    each: list[tuple[list[Work], list[Access]]] = [([], []) for _ in range(count)]
+    for at, work in works.items():
+        each[stages[at]][0].append(work)
     # An operand comes into registers for its first use; results leave at the end.
-    return [
-        (
-            sum_work(work for at, work in works.items() if stages[at] == stage),
-            [a for a in plan.touched if (count - 1 if a.is_output else first[a.name]) == stage],
-        )
-        for stage in range(count)
-    ]
+    for access in plan.touched:
+        each[count - 1 if access.is_output else first[access.name]][1].append(access)
+    return [(sum_work(done), touched) for done, touched in each]
 
 
 def _product_works(plan: Plan, nest: Nest | None) -> dict[int, Work]:
