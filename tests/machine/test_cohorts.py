@@ -6,12 +6,14 @@ from random import Random
 
 import pytest
 
+from tests.lowering.hlo import lower_module_text
 from tests.machine.collectives import collective, program_of
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
+from tpusim.machine import run
 from tpusim.machine.cohorts import Split, _settled, refined
 from tpusim.machine.costs import Costs
-from tpusim.machine.placement import assign, pod_of
+from tpusim.machine.placement import RunOptions, assign, pod_of
 
 
 def cut(groups, ends_ps, *, deep):
@@ -79,3 +81,27 @@ def test_cuts_are_those_of_the_definition(seed, is_ordered):
             colours = dict.fromkeys(colours, 0)
         found = _settled(colours, each, is_ordered=is_ordered)
         assert parts(found) == parts(twin(colours, each, is_ordered=is_ordered))
+
+
+def test_devices_that_part_one_by_one_are_soon_run_by_themselves(monkeypatch):
+    """Sixty permutes beside the core, each between two of sixty devices: the run began again 45 times."""
+    array = "f32[8,128]{1,0:T(8,128)}"
+    starts = [
+        f"s_{n} = ({array}, {array}, u32[], u32[]) collective-permute-start(p), channel_id={n + 1},"
+        f" source_target_pairs={{{{{n},{(n * 7 + 1) % 60}}}}}"
+        for n in range(60)
+    ]
+    ends = [f"d_{n} = {array} collective-permute-done(s_{n})" for n in range(60)]
+    lines = "\n".join([f"p = {array} parameter(0)", *starts, *ends, f"ROOT r = {array} add(d_0, p)"])
+    program = lower_module_text(
+        f"HloModule m, is_scheduled=true, num_partitions=60\n\nENTRY e {{\n{lines}\n}}\n", "v5p"
+    )
+    runs = []
+    monkeypatch.setattr(run, "_Run", lambda *given: runs.append(given[2]) or began(*given))
+    chip, slice_ = load_chip("v5p"), parse_topology("v5p:4x4x4")
+    found, each = (run.simulate_pod([program], chip, slice_, None, RunOptions(False, way)) for way in (None, True))
+    assert sum(map(len, runs[:-1])) < 3 * 64
+    assert [line.records for line in found.timelines] == [line.records for line in each.timelines]
+
+
+began = run._Run

@@ -55,7 +55,12 @@ def cohorts_of(costs: Costs, assigned: Sequence[Assignment], options: RunOptions
         return ONE_FOR_ALL, ()
     if may_collapse(costs, cohorts, assigned):
         return collapsed(cohorts)
-    return (cohorts if _may_share(assigned, options) else [(number,) for number in range(len(assigned))]), ()
+    return (cohorts if _may_share(assigned, options) else apart(assigned)), ()
+
+
+def apart(assigned: Sequence[Assignment]) -> Cohorts:
+    """Return every device by itself."""
+    return [(number,) for number in range(len(assigned))]
 
 
 def collapsed(cohorts: Cohorts) -> tuple[Cohorts, tuple[str, ...]]:

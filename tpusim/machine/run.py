@@ -19,6 +19,7 @@ from tpusim.machine.cohorts import (
     ONE_FOR_ALL,
     Cohorts,
     Split,
+    apart,
     cohorts_of,
     collapsed,
     may_collapse,
@@ -80,6 +81,7 @@ def simulate_pod(
     all_of_it = topology is not None and needed > 1
     assigned = assign(programs, pod.device_count if all_of_it else min(pod.device_count, needed))
     cohorts, warnings = cohorts_of(costs, assigned, options)
+    simulated = 0
     for number in count():
         if fault := DEVICES_APART.fault(len(cohorts)):
             raise UnsupportedError(f"{programs[0].name}: {fault}: their messages, hosts or choices differ")
@@ -87,7 +89,11 @@ def simulate_pod(
         split = run.finish(options.timeout_seconds)
         if split is None:
             break
+        simulated += len(cohorts)
         cohorts = refined(costs, assigned, cohorts, split, deep=number >= MOST_SIMPLE_SPLITS)
+        # To begin again for every one that parts would take longer than to run each by itself.
+        if DEVICES_APART.most >= len(assigned) < simulated and not may_collapse(costs, apart(assigned), assigned):
+            cohorts = apart(assigned)
         # Not where every device is to be run, nor where devices wait for each other for ever.
         if split.step is not None and may_collapse(costs, cohorts, assigned):
             cohorts, warnings = collapsed(cohorts)
