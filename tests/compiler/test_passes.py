@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from msgspec import structs
 
 from tpusim.compiler.decompose.rules import ROUNDED_WHOLE, TOLERANCES
 from tpusim.compiler.passes import PASSES, compile_module
@@ -63,17 +62,14 @@ def test_values_are_kept(path, precision):
     stored = np.load(str(path).removesuffix(".hlo.txt.gz") + ".npz")
     inputs = {name: stored[name] for name in stored if name.startswith("in")}
 
-    def values(module, *, is_scheduled):
-        # Narrow floats are widened to the end only in scheduled modules: what is compared is computed alike.
-        attributes = module.attributes | {"is_scheduled": True} if is_scheduled else module.attributes
-        return flat(execute(structs.replace(module, attributes=attributes), inputs, precision=precision, chip="v5e"))
-
     module = load(path)
-    simple, apart, fused, compiled = (compile_module(module, Target(load_chip("v5e")), name) for name in STAGES)
-    given, whole, parts, kernels = (values(step, is_scheduled=False) for step in (module, simple, apart, fused))
-    assert [array.tobytes() for array in given + parts] == [array.tobytes() for array in whole + kernels]
-    widened, last = (values(step, is_scheduled=True) for step in (fused, compiled))
-    assert [array.tobytes() for array in widened] == [array.tobytes() for array in last]
+    steps = (module, *(compile_module(module, Target(load_chip("v5e")), name) for name in STAGES))
+    given, whole, parts, kernels, last = (
+        flat(execute(each, inputs, precision=precision, chip="v5e")) for each in steps
+    )
+    assert [array.tobytes() for array in given] == [array.tobytes() for array in whole]
+    assert [array.tobytes() for array in parts] == [array.tobytes() for array in kernels]
+    assert [array.tobytes() for array in kernels] == [array.tobytes() for array in last]
     tolerance = tolerance_of(module, precision)
     for expected, found in zip(whole, parts, strict=True):
         scale = np.abs(expected[np.isfinite(expected)]).max(initial=0)

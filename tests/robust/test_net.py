@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import tpusim
 from tests.cli.commands import output_of, refusal_of
+from tpusim.cli.entry import _interrupt
 from tpusim.cli.main import main
 from tpusim.errors import ProgramError
 from tpusim.semantics.infer.control import frontend_attributes
@@ -98,6 +100,44 @@ def test_an_interrupt_is_quiet_at_any_moment(tmp_path, after_seconds):
     assert "tpusim" not in error
     assert not list(tmp_path.glob(".tpusim-*"))
     assert child.returncode or out
+
+
+@pytest.mark.parametrize(("name", "is_own"), [("tpusim.pipeline.stages", True), ("typing", False), ("msgspec", False)])
+def test_only_our_own_code_is_interrupted(name, is_own):
+    """In others' the signal comes again a moment later, until they have returned."""
+    names = {"__name__": name}
+    exec("import sys\nframe = sys._getframe()", names)
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        with pytest.raises(KeyboardInterrupt) if is_own else nullcontext():
+            _interrupt(signal.SIGINT, names["frame"])
+        assert (signal.setitimer(signal.ITIMER_REAL, 0)[0] > 0) != is_own
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+WITHIN_OTHERS = """
+import os, signal, sys
+
+def interrupt(frame, event, argument):
+    names = [each.f_globals.get("__name__", "") for each in (frame, frame.f_back) if each]
+    ready = "tpusim.cli.main" in sys.modules and signal.getsignal(signal.SIGINT) != signal.SIG_DFL
+    if ready and names[0] == OTHER and event == "call" and names[-1].startswith("tpusim.semantics"):
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.setprofile(interrupt)
+from tpusim.cli.entry import run_process
+sys.exit(run_process())
+"""
+
+
+@pytest.mark.parametrize("other", ["typing", "msgspec._utils"])
+def test_an_interrupt_waits_for_the_code_of_others_to_return(other):
+    """Where msgspec asks for what a class is made of, an exception would end the process with a fault of memory."""
+    command = [sys.executable, "-c", WITHIN_OTHERS.replace("OTHER", repr(other)), "run", MLP]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from types import FrameType
 
 
 def run_process() -> int:
@@ -26,14 +27,31 @@ def run_process() -> int:
     from tpusim.cli.main import main
 
     if handler is not None:
-        signal.signal(signal.SIGINT, handler)
+        signal.signal(signal.SIGINT, _interrupt if handler is signal.default_int_handler else handler)
     try:
         code = main()
     finally:
         gc.freeze()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if hasattr(signal, "setitimer") and signal.getsignal(signal.SIGALRM) is _interrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     _leave(code)
     return code
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Interrupt the package's own code, and wait while it is in others': not all of that survives an exception.
+
+    Where msgspec asks for what a class is made of it ends the process with a fault of memory.
+    """
+    is_own = frame is None or frame.f_globals.get("__name__", "").startswith("tpusim")
+    if is_own or not hasattr(signal, "setitimer"):
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, _SOON_SECONDS)
+
+
+_SOON_SECONDS = 1e-3
 
 
 def _leave(code: int) -> None:

@@ -54,6 +54,9 @@ def verify_once(program: Program) -> None:
 
 def _buffer_faults(program: Program) -> Iterator[str]:
     """Yield what is wrong with where buffers begin and end."""
+    # What lowering has planned is not made before somebody asks for it.
+    if not isinstance(program.buffers, tuple):
+        return
     most = len(program.schedule) or POSITIONS.most
     for number, buffer in enumerate(program.buffers):
         # What is there at the end lives beyond the last one.
