@@ -111,14 +111,18 @@ def branches(levels: int) -> str:
 
 def loops(depth: int) -> str:
     """Return loops of two trips ``depth`` deep, each with an operation before the next."""
-    carried = f"({_COUNT}, {_ARRAY})"
-    bodies = "".join(
-        f"\nb_{n} {{\n  q = {carried} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
-        f"  y = {_ARRAY} get-tuple-element(q), index=1\n  e = {_COUNT} constant(1)\n  j = {_COUNT} add(i, e)\n"
-        f"  m = {_ARRAY} multiply(y, y)\n{_loop('m', n)}  ROOT r = {carried} tuple(j, {'o' if n else 'm'})\n}}\n"
-        for n in range(depth)
-    )
+    bodies = "".join(_body(n, "multiply(y, y)") for n in range(depth))
     return _module([f"{_loop('p', depth)}  ROOT r = {_ARRAY} add(o, o)".strip()], _less(2) + bodies)
+
+
+def _body(depth: int, made: str) -> str:
+    """Return the body of a loop that makes the next array of ``y`` and goes through a loop so deep with it."""
+    carried = f"({_COUNT}, {_ARRAY})"
+    return (
+        f"\nb_{depth} {{\n  q = {carried} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
+        f"  y = {_ARRAY} get-tuple-element(q), index=1\n  e = {_COUNT} constant(1)\n  j = {_COUNT} add(i, e)\n"
+        f"  m = {_ARRAY} {made}\n{_loop('m', depth)}  ROOT r = {carried} tuple(j, {'o' if depth else 'm'})\n}}\n"
+    )
 
 
 def _less(trips: int | str) -> str:
@@ -166,13 +170,8 @@ def tuples(depth: int) -> str:
 
 def lines(devices: int) -> str:
     """Return a loop in which each device hands on to the next, as pipelines do: none of them goes like another."""
-    carried, pairs = f"({_COUNT}, {_ARRAY})", ",".join(f"{{{n},{n + 1}}}" for n in range(devices - 1))
-    body = (
-        f"\nb_0 {{\n  q = {carried} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
-        f"  y = {_ARRAY} get-tuple-element(q), index=1\n  e = {_COUNT} constant(1)\n  j = {_COUNT} add(i, e)\n"
-        f"  m = {_ARRAY} collective-permute(y), channel_id=1, source_target_pairs={{{pairs}}}\n"
-        f"  ROOT r = {carried} tuple(j, m)\n}}\n"
-    )
+    pairs = ",".join(f"{{{n},{n + 1}}}" for n in range(devices - 1))
+    body = _body(0, f"collective-permute(y), channel_id=1, source_target_pairs={{{pairs}}}")
     header = f", num_partitions={devices}"
     return _module([f"{_loop('p', 1)}  ROOT r = {_ARRAY} add(o, o)".strip()], _less(1000) + body, header)
 
@@ -180,14 +179,8 @@ def lines(devices: int) -> str:
 def uneven(devices: int) -> str:
     """Return a loop that each device goes through as often as its number says, and a sum of all devices after it."""
     count = f"  d = u32[] partition-id()\n  n = {_COUNT} convert(d)\n"
-    carried = f"({_COUNT}, {_ARRAY})"
-    body = (
-        f"\nb_0 {{\n  q = {carried} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n"
-        f"  y = {_ARRAY} get-tuple-element(q), index=1\n  e = {_COUNT} constant(1)\n  j = {_COUNT} add(i, e)\n"
-        f"  m = {_ARRAY} multiply(y, y)\n  ROOT r = {carried} tuple(j, m)\n}}\n"
-    )
     total = f"ROOT r = {_ARRAY} all-reduce(o), channel_id=1, replica_groups={{}}, to_apply=sum"
-    before = _SUM + _less(count) + body
+    before = _SUM + _less(count) + _body(0, "multiply(y, y)")
     return _module([f"{_loop('p', 1)}  {total}".strip()], before, f", num_partitions={devices}")
 
 

@@ -10,7 +10,7 @@ from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import read_bytes, write_whole
 from tpusim.limits import PROGRAM_BYTES, shown
 from tpusim.program.module import FORMAT, Program, written_steps
-from tpusim.program.verify import verify_program
+from tpusim.program.verify import verify_once
 
 _MOST_STEPS, _MOST_TIMES = 2**13, 4
 """What is shared in memory is written out for each step that holds it: calls of calls would fill any disk.
@@ -63,7 +63,7 @@ def decode_program(text: bytes, path: str | Path) -> Program:
         if version != FORMAT:
             raise ProgramError(f"expected the format {FORMAT!r}, found {version!r}")
         program = msgspec.json.decode(text, type=Program)
-        verify_program(program)
+        verify_once(program)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ProgramError) as error:
         raise ProgramError(f"{path}: not a lowered program ({FORMAT}): {error}") from error
     return program
