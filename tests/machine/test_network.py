@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import simpy
@@ -85,7 +87,7 @@ demands = st.dictionaries(st.integers(0, 5), st.sampled_from([0.25, 0.5, 1.0]), 
 def test_shares_are_max_min_fair(wanted):
     """No link carries more than it can; who is held is among the fastest on some full link."""
     loads = [Load(np.array(list(one)), np.array(list(one.values()))) for one in wanted]
-    speeds = fair_speeds([LinkDemand(number, load, np.ones(6)) for number, load in enumerate(loads)])
+    speeds = fair_speeds([LinkDemand(load, np.ones(6)) for load in loads])
     # A transfer that is alone takes its busiest link's time: demands are shares of that.
     shares = [{link: n / max(one.values()) for link, n in one.items()} for one in wanted]
     used = {link: sum(s * d.get(link, 0) for s, d in zip(speeds, shares, strict=True)) for link in range(6)}
@@ -105,6 +107,20 @@ def test_what_repeats_is_counted():
     env.run()
     network.repeat(mark, 3)
     assert [use.n_bytes for use in network.uses()] == [180e3, 180e3]
+
+
+def test_places_to_repeat_from_take_no_memory():
+    """A program of a thousand loops that communicate asks for one before each trip, whatever has been moved before."""
+    network = Network(simpy.Environment(), pod_of("v5e:4x4"), CHIP)
+    loads = [load_of(0, 1) for _ in range(500)]
+    for load in loads:
+        network.begin(load, 1.0, lambda end_ps: None)
+    tracemalloc.start()
+    places = [network.mark() for _ in range(500)]
+    used_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(network.since(places[0])) == 0
+    assert used_bytes < 100 * len(places)
 
 
 def test_links_of_equal_runs_are_equal():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +19,9 @@ from tpusim.program.feed import Feed, intervals_ps
 from tpusim.program.steps import Branch, HostTransfer, Loop
 from tpusim.timeline.records import Record
 from tpusim.units import bytes_to_ps, seconds_to_ps
+
+if TYPE_CHECKING:
+    from tpusim.machine.network import Moved
 
 Activity = Generator[Event, Any, Any]
 
@@ -81,7 +84,7 @@ class Visit(msgspec.Struct, frozen=True):
 
     duration_ps: int
     recorded: Recording
-    carried: Sequence[float]
+    carried: Moved
 
 
 class Trips(msgspec.Struct, eq=False):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
 from operator import eq
+from typing import TypeAlias
 
 import numpy as np
 
@@ -58,14 +58,17 @@ class LinkUses(Collection[LinkUse]):
 class LinkDemand:
     """What a byte of some load asks of the links: how long it takes alone, and how much of that each link is busy."""
 
-    __slots__ = ("load", "number", "ps_per_byte", "shares")
+    __slots__ = ("load", "ps_per_byte", "shares")
 
-    def __init__(self, number: int, load: Load, bytes_per_ps: np.ndarray) -> None:
-        self.number = number
+    def __init__(self, load: Load, bytes_per_ps: np.ndarray) -> None:
         self.load = load
         times = load.n_bytes / bytes_per_ps[load.links]
         self.ps_per_byte = float(times.max())
         self.shares = times / self.ps_per_byte
+
+
+Moved: TypeAlias = "Sequence[tuple[LinkDemand, float]]"
+"""What has been moved between two marks: so many times the load of each demand."""
 
 
 class Transfer(Flow):
@@ -88,8 +91,9 @@ class Network(Fluid[Transfer]):
         extra = chip.ici.local_bytes_per_second, *(chip.pod.dcn_bytes_per_second,) * 2
         self._bytes_per_ps = link_rates(pod, ici, extra) / PS_PER_SECOND
         self._demands: dict[int, LinkDemand] = {}
-        # By demand, in the order in which they first came: a plain list, since every loop and call copies it.
-        self._moved_bytes: list[float] = []
+        # All that was moved, one after another, each with how often, in so many trips: what a loop or a call sums up is
+        # its own, and it copies nothing of others.
+        self._moved: list[tuple[Moved, int, int]] = []
         self._rates: dict[tuple[int, ...], list[float]] = {}
         self._is_stale = False
 
@@ -104,32 +108,34 @@ class Network(Fluid[Transfer]):
         demand = self._demands.get(id(load.links))
         if demand is None:
             # It keeps its load, so that no other load can take its address.
-            demand = self._demands[id(load.links)] = LinkDemand(len(self._demands), load, self._bytes_per_ps)
-            self._moved_bytes.append(0.0)
-        self._moved_bytes[demand.number] += n_bytes
+            demand = self._demands[id(load.links)] = LinkDemand(load, self._bytes_per_ps)
+        self._moved.append((((demand, n_bytes),), 1, 1))
         self._begin(Transfer(demand, n_bytes, on_end))
 
-    def mark(self) -> list[float]:
-        """Return what has been moved so far, to give to ``repeat`` or ``since`` later."""
-        return self._moved_bytes.copy()
+    def mark(self) -> int:
+        """Return where the list of all that was moved ends, to give to ``repeat`` or ``since`` later."""
+        return len(self._moved)
 
-    def since(self, mark: Sequence[float]) -> list[float]:
+    def since(self, mark: int) -> Moved:
         """Return what has been moved since ``mark``, to give to ``add`` later."""
-        return [now - before for now, before in zip_longest(self._moved_bytes, mark, fillvalue=0.0)]
+        found: dict[LinkDemand, float] = {}
+        for moved, times, trips in self._moved[mark:]:
+            for demand, n_bytes in moved:
+                found[demand] = found.get(demand, 0.0) + n_bytes * times / trips
+        return tuple(found.items())
 
-    def repeat(self, mark: Sequence[float], times: int, trips: int = 1) -> None:
+    def repeat(self, mark: int, times: int, trips: int = 1) -> None:
         """Count so many times more what has been moved since ``mark`` in each of some equal trips."""
-        self.add([n_bytes * times / trips for n_bytes in self.since(mark)])
+        self._moved.append((self.since(mark), times, trips))
 
-    def add(self, moved: Sequence[float]) -> None:
+    def add(self, moved: Moved) -> None:
         """Count what was moved between two marks once more."""
-        for number, n_bytes in enumerate(moved):
-            self._moved_bytes[number] += n_bytes
+        self._moved.append((moved, 1, 1))
 
     def uses(self) -> LinkUses:
         """Return what every link carried that carried anything."""
         carried = np.zeros(len(self._bytes_per_ps))
-        for demand, n_bytes in zip(self._demands.values(), self._moved_bytes, strict=True):
+        for demand, n_bytes in self.since(0):
             carried[demand.load.links] += demand.load.n_bytes * n_bytes
         numbers = np.nonzero(carried)[0]
         return LinkUses(self._pod, numbers, carried[numbers], np.ceil(carried[numbers] / self._bytes_per_ps[numbers]))

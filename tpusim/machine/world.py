@@ -19,7 +19,7 @@ from tpusim.program.steps import Collective
 from tpusim.timeline.records import LinkUse
 
 if TYPE_CHECKING:
-    from tpusim.machine.network import Network
+    from tpusim.machine.network import Moved, Network
 
 
 _MOST_PLAYED_TRIPS = 4096
@@ -84,11 +84,11 @@ class LoopWatch:
     If a trip took all of them equally long, and the one before as well, no device has moved against another, so that
     the next will be the same. Groups of devices that have nothing to do with each other may each keep a time of their
     own: but a delay passes on by at least one device with each trip, so that after as many trips without a change there
-    is none to come. Where enough was played before the visit, its first trip stands for all. ``carried`` is what the
-    links had carried before the first device came.
+    is none to come. Where enough was played before the visit, its first trip stands for all. ``carried`` is the
+    place in what links carry at which the first device came.
     """
 
-    def __init__(self, cohorts: int, devices: int, carried: Sequence[float] = (), *, is_enough: bool = False) -> None:
+    def __init__(self, cohorts: int, devices: int, carried: int = 0, *, is_enough: bool = False) -> None:
         self.carried = carried
         self.jump_after = 1 if is_enough else 0
         self._count = cohorts
@@ -206,23 +206,23 @@ class World:
                 hosts[chip] = self.pod.host_of(number)
         return devices, Counter(hosts.values())
 
-    def carried(self) -> Sequence[float]:
-        """Return what the links have carried so far, to give to ``repeat`` later."""
-        return self._network.mark() if "_network" in self.__dict__ else ()
+    def carried(self) -> int:
+        """Return the place in the run to give to ``repeat`` later, which asks what links have carried since."""
+        return self._network.mark() if "_network" in self.__dict__ else 0
 
-    def repeat(self, carried: Sequence[float], times: int, trips: int = 1) -> None:
+    def repeat(self, carried: int, times: int, trips: int = 1) -> None:
         """Count so many times more what the links have carried since then in each of some trips."""
         if "_network" in self.__dict__:
             self._network.repeat(carried, times, trips)
 
-    def carried_since(self, carried: Sequence[float]) -> Sequence[float]:
+    def carried_since(self, carried: int) -> Moved:
         """Return what the links have carried since then for a device by itself, to give to ``carry`` later."""
         # What others send meanwhile is theirs: one that waits for none of them sends nothing.
         if not self.for_all and self.member_count > 1:
             return ()
         return self._network.since(carried) if "_network" in self.__dict__ else ()
 
-    def carry(self, carried: Sequence[float]) -> None:
+    def carry(self, carried: Moved) -> None:
         """Count that the links have carried this once more."""
         if carried:
             self._network.add(carried)

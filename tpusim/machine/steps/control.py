@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any
 
 from tpusim.machine.core import Activity, Choices, Core, Holding, at_once, runs
@@ -82,7 +82,7 @@ class _Rounds:
 
     def __init__(self, core: Core, loop: Loop) -> None:
         self._core, self._loop, self._jumps = core, loop, core.jumps
-        self._begun: dict[tuple[int, ...], tuple[int, int, int, Sequence[float]]] = {}
+        self._begun: dict[tuple[int, ...], tuple[int, int, int, int]] = {}
 
     @property
     def is_whole(self) -> bool:
@@ -239,7 +239,7 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
         device.visits[id(steps), core.call] = _visited(core, begin_ps, mark, carried)
 
 
-def _visited(core: Core, begin_ps: int, mark: int, carried: Sequence[float]) -> Visit:
+def _visited(core: Core, begin_ps: int, mark: int, carried: int) -> Visit:
     """Return what has been played since a moment."""
     recorded = core.recorded.fold(mark, begin_ps)
     return Visit(core.now_ps - begin_ps, recorded, core.device.world.carried_since(carried))
