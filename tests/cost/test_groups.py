@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import permutations
 
 import msgspec
 import pytest
@@ -124,3 +125,21 @@ def test_a_slice_that_chooses_by_size_chooses_for_each_size():
     kept, anew = GroupPlans(pod), [GroupPlans(pod).at_once(step, groups) for step in steps]
     assert [by_link(kept.at_once(step, groups)) for step in steps] == [by_link(plan) for plan in anew]
     assert by_link(anew[0]) != by_link(anew[1])
+
+
+@given(st.sampled_from(["v5p:4x4x8", "v5p:4x8x8"]).map(pod_of), st.data())
+def test_chips_of_a_twisted_torus_exchange_on_the_ways_of_every_pair(pod, data):
+    """Each sends one byte in all, the same part to every other, in equal shares on all shortest ways."""
+    chips = data.draw(st.lists(st.integers(0, pod.torus.chip_count - 1), min_size=2, max_size=12, unique=True))
+    expected: dict[int, float] = defaultdict(float)
+    hops = 0
+    for source, target in permutations(chips, 2):
+        ways = pod.torus.displacements(source, target)
+        for way in ways:
+            route = pod.torus.route(source, way)
+            hops = max(hops, len(route))
+            for link in route:
+                expected[link] += 1 / len(chips) / len(ways)
+    plan = plan_group("all-to-all", pod, chips)
+    assert pod.torus.twist
+    assert (by_link(plan), plan.hops) == (pytest.approx(expected), hops)

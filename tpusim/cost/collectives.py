@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import lru_cache
 from itertools import combinations, islice, pairwise, permutations, product
 from math import prod
 from typing import NamedTuple, TypeVar
@@ -455,19 +455,28 @@ def _routed(torus: Torus, source: int, target: int, n_bytes: float) -> list[Load
 
 def _exchange_in_pairs(pod: Pod, chips: tuple[int, ...]) -> tuple[Load, int]:
     """Return load and hops of an all-to-all among some chips of a twisted torus: those of each pair, moved there."""
-    torus, carried, hops = pod.torus, np.zeros(pod.torus.link_count), 0
+    torus, carried = pod.torus, np.zeros(pod.torus.link_count)
+    places = np.array([torus.coordinates(chip) for chip in chips])
+    sources, targets = np.nonzero(~np.eye(len(chips), dtype=bool))
+    # Pairs as far apart along every axis have the same ways between them: each is looked up once.
+    apart = np.ravel_multi_index(
+        tuple((places[targets] - places[sources] + torus.sizes).T), tuple(2 * np.array(torus.sizes))
+    )
+    _, first, which = np.unique(apart, return_index=True, return_inverse=True)
+    pairs = zip(sources[first].tolist(), targets[first].tolist(), strict=True)
+    ways = [tuple(torus.displacements(chips[source], chips[target])) for source, target in pairs]
+    loads = [_from_first(torus, each) for each in ways]
+    moves = np.pad(places, ((0, 0), (0, 1)))[sources]
+    for part in (slice(begin, begin + _MOST_AT_ONCE) for begin in range(0, len(which), _MOST_AT_ONCE)):
+        carried += np.bincount(*moved([loads[number] for number in which[part]], pod, moves[part]), torus.link_count)
+    return load_from(carried / len(chips)), max([sum(map(abs, each[0])) for each in ways], default=0)
 
-    @cache
-    def from_first(ways: tuple[tuple[int, ...], ...]) -> Load:
-        share = 1 / len(chips) / len(ways)
-        return joined([load_of(dict.fromkeys(torus.route(0, way), share)) for way in ways])
 
-    for part in _some_at_a_time(permutations(chips, 2)):
-        ways = [tuple(torus.displacements(*pair)) for pair in part]
-        moves = np.array([(*torus.coordinates(source), 0) for source, _ in part])
-        carried += np.bincount(*moved(list(map(from_first, ways)), pod, moves), torus.link_count)
-        hops = max(hops, *(sum(map(abs, each[0])) for each in ways))
-    return load_from(carried), hops
+# Groups of one slice have the same ways between them.
+@lru_cache(maxsize=2**14)
+def _from_first(torus: Torus, ways: tuple[tuple[int, ...], ...]) -> Load:
+    """Return the load of a byte that goes from the first chip on some ways, the same share on each."""
+    return joined([load_of(dict.fromkeys(torus.route(0, way), 1 / len(ways))) for way in ways])
 
 
 def _exchange_twisted(torus: Torus) -> tuple[Load, int]:
