@@ -79,6 +79,14 @@ def buffers(count: int) -> str:
     return _module([constant, *lines, *uses, f"ROOT r = {_ARRAY} add(p, p)"], _SUM)
 
 
+def outputs(count: int) -> str:
+    """Return ``count`` outputs, each made of a temporary, which looks for room in those that are not there yet."""
+    lines = (f"t_{n} = {_ARRAY} negate(p)\n  o_{n} = {_ARRAY} multiply(t_{n}, t_{n})" for n in range(count))
+    result = f"({', '.join([_ARRAY] * count)})"
+    root = f"ROOT r = {result} tuple({', '.join(f'o_{n}' for n in range(count))})"
+    return _module([*lines, root], result=result)
+
+
 def calls(levels: int) -> str:
     """Return a call graph of ``levels`` computations, each of which calls the next twice."""
     each = (
@@ -242,6 +250,7 @@ PROGRAMS = {
     "chain": Kind(chain, (5_000, 20_000, 80_000)),
     "copies": Kind(copies, (1_000, 4_000, 16_000)),
     "buffers": Kind(buffers, (1_000, 4_000, 16_000)),
+    "outputs": Kind(outputs, (1_000, 4_000, 16_000)),
     "calls": Kind(calls, (150, 300, 600)),
     "ladder": Kind(ladder, (150, 300, 600)),
     "branches": Kind(branches, (150, 300, 600)),

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from tests.lowering.hlo import lower_text
 from tpusim.allocation.heap import alignment_bytes
+from tpusim.allocation.homes import overlaps_any
 from tpusim.allocation.liveness import Value
-from tpusim.allocation.placement import Place, overlaps_any, reuse_output_memory, united
+from tpusim.allocation.placement import Place, reuse_output_memory, united
 from tpusim.ir.module import Instruction
 from tpusim.shapes.notation import parse_shape
 
@@ -50,7 +51,7 @@ def place(number, n_bytes, intervals, is_result):
     return Place([value], "output" if is_result else "temporary", n_bytes, "hbm", united(intervals))
 
 
-PLACES = st.lists(st.tuples(st.integers(1, 5), INTERVALS.filter(bool), st.booleans()), max_size=8)
+PLACES = st.lists(st.tuples(st.integers(1, 5), INTERVALS.filter(bool), st.booleans()), max_size=16)
 
 
 @given(PLACES, st.randoms(use_true_random=False))

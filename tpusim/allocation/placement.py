@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 
 import msgspec
 
 from tpusim.allocation.heap import Block, Interval, aligned, alignment_bytes, place_largest_first, place_to_fit
+from tpusim.allocation.homes import Homes
 from tpusim.allocation.liveness import Liveness, Value
 from tpusim.hardware.units import HBM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
@@ -32,8 +33,6 @@ class Place(msgspec.Struct, eq=False):
     intervals: tuple[Interval, ...]
     offset_bytes: int | None = None
     within: str = ""
-    # When its owner, and every temporary that reuses it, needs the memory, in order.
-    taken: list[Interval] = []
     # Places that lie in it before it is whole, and where.
     pieces: list[tuple[int, Place]] = []
     is_piece: bool = False
@@ -121,41 +120,22 @@ def reuse_output_memory(places: Sequence[Place], order: Mapping[int, int]) -> No
     ranked = sorted([place for place in places if _is_reusable(place)], key=rank)
     reusable: dict[MemorySpace, list[Place]] = {place.space: [] for place in ranked}
     for place in reversed(ranked):
-        place.taken = list(place.intervals)
         reusable[place.space].append(place)
+    homes = {space: Homes([place.intervals for place in own]) for space, own in reusable.items()}
     # Mostly HBM alone has any: what lies in other memories need not be ordered.
     for place in sorted([place for place in places if place.space in reusable and place.needs_heap], key=rank):
-        home = _home(place, reusable[place.space])
-        if home is not None:
-            place.within = home.values[-1].instruction.name
-            for interval in place.intervals:
-                insort(home.taken, interval)
+        own = reusable[place.space]
+        large_enough = bisect_left(own, place.n_bytes, key=lambda home: home.n_bytes)
+        number = homes[place.space].first_free(place.intervals, large_enough)
+        if number is not None:
+            place.within = own[number].values[-1].instruction.name
+            homes[place.space].take(number, place.intervals)
 
 
 def _is_reusable(place: Place) -> bool:
     """Return whether a place is the program's to write: an output's, or an argument's that an output overwrites."""
     # Temporaries, which most are, are no results.
     return place.kind != "temporary" and any(v.is_result and v.instruction.opcode not in KINDS for v in place.values)
-
-
-def _home(place: Place, reusable: Sequence[Place]) -> Place | None:
-    """Return the first of places, smallest first, whose memory a temporary fits into in size and time."""
-    # Skip what is too small; the first that is large enough mostly has room.
-    for number in range(bisect_left(reusable, place.n_bytes, key=lambda home: home.n_bytes), len(reusable)):
-        for interval in place.intervals:
-            if overlaps_any(interval, reusable[number].taken):
-                break
-        else:
-            return reusable[number]
-    return None
-
-
-def overlaps_any(interval: Interval, taken: Sequence[Interval]) -> bool:
-    """Return whether an interval overlaps one of ``taken``, which are in order and disjoint."""
-    first, last = interval
-    before = bisect_right(taken, (last, last)) - 1
-    # The latest that begins by the end of the interval also ends latest.
-    return (before >= 0 and taken[before][1] >= first) or (before + 1 < len(taken) and taken[before + 1][0] <= last)
 
 
 def fill_heap(places: Iterable[Place], space: MemorySpace, room_bytes: Callable[[], int] | None = None) -> int:
