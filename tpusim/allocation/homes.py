@@ -17,6 +17,7 @@ class Homes:
     """Places in order, by their numbers, and when each is taken: at first in the intervals that are given."""
 
     def __init__(self, taken: Sequence[Iterable[Interval]]) -> None:
+        self._places = len(taken)
         self._count = 1 << (len(taken) - 1).bit_length()
         # Node n has the nodes 2n and 2n + 1 below it, the last half are the places; there is none at 0.
         ends: list[list[Interval]] = [sorted(intervals) for intervals in taken]
@@ -27,15 +28,18 @@ class Homes:
 
     def first_free(self, intervals: Sequence[Interval], least: int) -> int | None:
         """Return the first place from ``least`` on that is free in all of some intervals."""
-        taken, waiting = self._taken, [(1, 0, self._count)]
+        taken, waiting = self._taken, [(1, 0, self._count)] if least < self._places else []
         while waiting:
             node, begin, end = waiting.pop()
-            if end <= least or any(overlaps_any(interval, taken[node]) for interval in intervals):
+            if not _is_free(intervals, taken[node]):
                 continue
             if end - begin == 1:
                 return begin
             middle = (begin + end) // 2
-            waiting += (2 * node + 1, middle, end), (2 * node, begin, middle)
+            waiting.append((2 * node + 1, middle, end))
+            # The half before the first is not looked at.
+            if middle > least:
+                waiting.append((2 * node, begin, middle))
         return None
 
     def take(self, number: int, intervals: Iterable[Interval]) -> None:
@@ -53,10 +57,22 @@ def common(intervals: Iterable[Interval], taken: Sequence[Interval]) -> list[Int
     """Return what intervals have in common with others; each are disjoint and in order."""
     found: list[Interval] = []
     for first, last in intervals:
-        begin = bisect_right(taken, first, key=lambda other: other[1] + 1)
-        end = bisect_left(taken, last + 1, key=lambda other: other[0])
-        found += [(max(first, other), min(last, until)) for other, until in taken[begin:end]]
+        number = bisect_left(taken, (first, first))
+        # One that begins before may still be there.
+        number -= number > 0 and taken[number - 1][1] >= first
+        while number < len(taken) and taken[number][0] <= last:
+            other, until = taken[number]
+            found.append((max(first, other), min(last, until)))
+            number += 1
     return found
+
+
+def _is_free(intervals: Iterable[Interval], taken: Sequence[Interval]) -> bool:
+    # Of hundreds of thousands of questions, so that no generator is made for each.
+    for interval in intervals:  # noqa: SIM110
+        if overlaps_any(interval, taken):
+            return False
+    return True
 
 
 def overlaps_any(interval: Interval, taken: Sequence[Interval]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
+from math import inf
 from operator import eq
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from tpusim.cost.links import Load, link_name, link_rates
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Pod
 from tpusim.machine.events import Environment
-from tpusim.machine.fluid import Flow, Fluid, OnEnd, call_after
+from tpusim.machine.fluid import ROUNDING, Flow, Fluid, OnEnd, call_after
 from tpusim.timeline.records import LinkUse
 from tpusim.units import PS_PER_SECOND
 
@@ -74,11 +75,12 @@ Moved: TypeAlias = "Sequence[tuple[LinkDemand, float]]"
 class Transfer(Flow):
     """A load under way, in picoseconds that it would still take alone; its rate is a share of that full speed."""
 
-    __slots__ = ("demand",)
+    __slots__ = ("demand", "rate")
 
     def __init__(self, demand: LinkDemand, n_bytes: float, on_end: OnEnd) -> None:
-        super().__init__(demand.ps_per_byte * n_bytes, 1.0, on_end)
+        super().__init__(demand.ps_per_byte * n_bytes, on_end)
         self.demand = demand
+        self.rate = 0.0
 
 
 class Network(Fluid[Transfer]):
@@ -95,6 +97,7 @@ class Network(Fluid[Transfer]):
         # its own, and it copies nothing of others.
         self._moved: list[tuple[Moved, int, int]] = []
         self._rates: dict[tuple[int, ...], list[float]] = {}
+        self._flows: list[Transfer] = []
         self._is_stale = False
 
     def begin(self, load: Load, n_bytes: float, on_end: OnEnd) -> None:
@@ -149,6 +152,21 @@ class Network(Fluid[Transfer]):
     def _reschedule(self) -> None:
         self._is_stale = False
         super()._reschedule()
+
+    def _add(self, flow: Transfer) -> None:
+        self._flows.append(flow)
+
+    def _move(self, passed_ps: int) -> None:
+        for flow in self._flows:
+            flow.left -= flow.rate * passed_ps
+
+    def _until_first_end(self) -> float:
+        return min([max(0.0, flow.left) / flow.rate for flow in self._flows], default=inf)
+
+    def _take_ended(self) -> list[Transfer]:
+        ended = [flow for flow in self._flows if flow.left <= ROUNDING]
+        self._flows = [flow for flow in self._flows if flow.left > ROUNDING]
+        return ended
 
     def _set_rates(self) -> None:
         demands = [transfer.demand for transfer in self._flows]
