@@ -87,6 +87,14 @@ def outputs(count: int) -> str:
     return _module([*lines, root], result=result)
 
 
+def joins(count: int) -> str:
+    """Return ``count`` equal arrays, joined by one instruction; a compiler makes them once."""
+    whole = f"f32[{8 * count},128]{{1,0:T(8,128)}}"
+    lines = (f"x_{n} = {_ARRAY} negate(p)" for n in range(count))
+    joined = f"ROOT r = {whole} concatenate({', '.join(f'x_{n}' for n in range(count))}), dimensions={{0}}"
+    return _module([*lines, joined], result=whole)
+
+
 def calls(levels: int) -> str:
     """Return a call graph of ``levels`` computations, each of which calls the next twice."""
     each = (
@@ -251,6 +259,7 @@ PROGRAMS = {
     "copies": Kind(copies, (1_000, 4_000, 16_000)),
     "buffers": Kind(buffers, (1_000, 4_000, 16_000)),
     "outputs": Kind(outputs, (1_000, 4_000, 16_000)),
+    "joins": Kind(joins, (1_000, 4_000, 16_000)),
     "calls": Kind(calls, (150, 300, 600)),
     "ladder": Kind(ladder, (150, 300, 600)),
     "branches": Kind(branches, (150, 300, 600)),

@@ -73,7 +73,9 @@ class Node:
 
     def replace_operand(self, old: Node, new: Node) -> None:
         """Use ``new`` wherever it uses ``old``."""
-        self.take(new if operand is old else operand for operand in self.operands)
+        self.operands = [new if operand is old else operand for operand in self.operands]
+        old.users.pop(self, None)
+        new.users[self] = None
 
 
 class Graph:

@@ -20,6 +20,7 @@ SIZES = {
     "copies": (400, 800, 1600),
     "buffers": (200, 400, 800),
     "outputs": (400, 800, 1600),
+    "joins": (2000, 4000, 8000),
     "calls": (150, 300, 600),
     "ladder": (150, 300, 600),
     "branches": (150, 300, 600),
@@ -56,7 +57,7 @@ def test_time_grows_with_the_program(kind):
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_garbage_of_others")
 @pytest.mark.parametrize("schedule", ["compiled", "retiled"])
-@pytest.mark.parametrize("kind", ["chain", "loops", "fed"])
+@pytest.mark.parametrize("kind", ["chain", "loops", "fed", "joins"])
 def test_compiling_grows_with_the_program(kind, schedule):
     """As running does: a draft that was written once for each of the loops inside one another grew as their square."""
 

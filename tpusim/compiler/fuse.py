@@ -44,26 +44,40 @@ _PARTIAL_REDUCE = "PartialReduce"
 class Group:
     """Nodes that become one kernel. ``number`` is where the last of them stands in the order of the graph."""
 
-    __slots__ = ("nodes", "number", "outputs", "product", "space")
+    __slots__ = ("made", "nodes", "number", "outputs", "product", "reads", "space", "targets")
 
     def __init__(self, node: Node, number: int) -> None:
         self.nodes: dict[Node, None] = {}
-        self.outputs: dict[Node, None] = {node: None}
+        # What its nodes use, and what they update in place.
+        self.reads: set[Node] = set()
+        self.targets: set[Node] = set()
+        self.outputs: dict[Node, None] = {}
+        # The opcodes of its outputs.
+        self.made: set[str] = set()
         self.number = number
         self.product: Node | None = None
         # The sizes that its loop goes over: those that a reduction takes in, of what is put in, or of the result.
         self.space = elements_of(node.operands[_LOOPS_OVER[node.opcode]] if node.opcode in _LOOPS_OVER else node)
         self.join(node)
+        self.leave(node)
 
     def uses(self, node: Node) -> bool:
         """Return whether something in this kernel uses a node."""
-        return any(user in self.nodes for user in node.users)
+        return node in self.reads
 
     def join(self, node: Node) -> None:
         """Make a node in this kernel."""
         self.nodes[node] = None
+        self.reads.update(node.operands)
+        if node.opcode == "dynamic-update-slice":
+            self.targets.add(node.operands[0])
         if node.opcode in PRODUCTS:
             self.product = node
+
+    def leave(self, node: Node) -> None:
+        """Let a node of this kernel be one of its results."""
+        self.outputs[node] = None
+        self.made.add(node.opcode)
 
 
 def fuse(draft: Draft, target: Target) -> None:
@@ -115,7 +129,7 @@ class _Fusion:
         joined = next((group for group in groups if self._can_leave(node, group, groups)), None)
         group = joined or Group(node, self.number[node])
         group.join(node)
-        group.outputs[node] = None
+        group.leave(node)
         self.made_in[node] = [group]
         self.owner[node] = group
 
@@ -242,14 +256,17 @@ class _Fusion:
 
     def _merge(self, first: Group, other: Group) -> None:
         first.nodes.update(other.nodes)
+        first.reads |= other.reads
+        first.targets |= other.targets
         first.outputs.update(other.outputs)
+        first.made |= other.made
         first.number = max(first.number, other.number)
         self.apart.setdefault(first, {}).update(self.apart.pop(other, {}))
         for node in other.nodes:
             self.made_in[node] = list(dict.fromkeys(first if g is other else g for g in self.made_in[node]))
             if self.owner.get(node) is other:
                 self.owner[node] = first
-        other.nodes, other.outputs = {}, {}
+        other.nodes, other.outputs, other.made = {}, {}, set()
 
     # From groups to fusions.
 
@@ -393,13 +410,12 @@ def _reduces_partly(node: Node) -> bool:
 
 def _only(opcode: str, group: Group) -> bool:
     """Return whether all results of a kernel are of one opcode."""
-    return bool(group.outputs) and all(node.opcode == opcode for node in group.outputs)
+    return group.made == {opcode}
 
 
 def _writes_over(group: Group, other: Group) -> bool:
     """Return whether a kernel updates in place what another one reads."""
-    targets = (node.operands[0] for node in group.nodes if node.opcode == "dynamic-update-slice")
-    return any(other.uses(target) for target in targets)
+    return not group.targets.isdisjoint(other.reads)
 
 
 def _refusal(node: Node, group: Group) -> str:

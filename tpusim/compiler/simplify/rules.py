@@ -79,16 +79,19 @@ def _said(node: Node) -> tuple[object, ...]:
 def _merge_equal(graph: Graph) -> bool:
     """Let one node stand for all that compute the same of the same operands."""
     seen: dict[object, Node] = {}
-    changed = False
+    stands_for: dict[Node, Node] = {}
     for node in graph.order():
+        # Once for all of its operands, of which a node may have thousands.
+        if stands_for and any(operand in stands_for for operand in node.operands):
+            node.take([stands_for.get(operand, operand) for operand in node.operands])
         if node.opcode in HAS_EFFECTS or node.opcode == "parameter":
             continue
         first = seen.setdefault((node.opcode, node.shape, tuple(map(id, node.operands)), _said(node)), node)
         elided = isinstance(node.immediate, Literal) and node.immediate.elided
         if first is not node and not elided:
-            graph.replace(node, first)
-            changed = True
-    return changed
+            stands_for[node] = first
+    graph.root = stands_for.get(graph.root, graph.root)
+    return bool(stands_for)
 
 
 _ABOUT = frozenset({"metadata", "frontend_attributes", "origin"})
