@@ -88,9 +88,13 @@ class Move(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """What a kernel moves, and the least that it computes for."""
+    """What a kernel moves, and the least that it computes for.
+
+    ``reads`` has by the names of operands what it reads of them, but for those in whose place it writes as well.
+    """
 
     moves: list[Move]
+    reads: dict[str, Move]
     compute_seconds: float
 
 
@@ -194,7 +198,11 @@ class Lives:
             together = outputs if move.is_output else len(found) - outputs
             n_bytes = move.n_bytes + self._target.latency_bytes / together
             move.home.moved_bytes += n_bytes * self.times[instruction.name]
-        return Kernel(found, compute_seconds(body, self._target.chip))
+        written = {move.home for move in found if move.is_output}
+        # The first of an operand counts, as it comes last here.
+        reads = {move.name: move for move in reversed(found) if not move.is_output}
+        apart = {name: move for name, move in reads.items() if move.home not in written}
+        return Kernel(found, apart, compute_seconds(body, self._target.chip))
 
 
 def _runs(module: Module) -> dict[str, int]:

@@ -145,11 +145,8 @@ class _Line:
     def _read(self, number: int, operand: Node) -> float:
         """Return the bytes that a kernel reads of an operand in HBM; 0 if it writes to the same place."""
         kernel = self.lives.kernels.get(self.nodes[number].name)
-        moves = kernel.moves if kernel else ()
-        move = next((move for move in moves if move.name == operand.name and not move.is_output), None)
-        if move is None or move.home in self.moved or any(m.is_output and m.home is move.home for m in moves):
-            return 0.0
-        return move.n_bytes
+        move = kernel.reads.get(operand.name) if kernel else None
+        return 0.0 if move is None or move.home in self.moved else move.n_bytes
 
     def _saved(self, operand: Node, readers: Sequence[int]) -> float:
         """Return the bytes that kernels would wait for if they read an operand from HBM."""

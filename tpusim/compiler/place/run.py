@@ -37,11 +37,11 @@ def place(draft: Draft, target: Target) -> None:
         room.take(home.stretches)
     _note(target, lives, wanted, moved)
     set_spaces(draft, lives, moved, target.fast_space)
-    kept = [border for border in borders if border.home(lives) in moved]
+    kept = dict.fromkeys(border for border in borders if border.home(lives) in moved)
     for border in borders:
         if border not in kept:
             border.drop()
-    prefetch(draft, target, lives, room, moved, kept)
+    prefetch(draft, target, lives, room, moved, list(kept))
 
 
 def _choice(draft: Draft, target: Target, borders: Sequence[Border]) -> tuple[Lives, list[Home], set[Home]]:
@@ -56,11 +56,12 @@ def _choice(draft: Draft, target: Target, borders: Sequence[Border]) -> tuple[Li
 
 def _note(target: Target, lives: Lives, wanted: Sequence[Home], moved: set[Home]) -> None:
     """Note of all that kernels move where it lies, and why."""
+    worth_it = set(wanted)
     for home in (home for home in lives.homes if home.moved_bytes):
         why = "is saved the way through HBM" if home in moved else "has no room for all of its life"
         if home.is_fixed:
             why = "comes from or goes to the caller, or its maker leaves it in HBM"
-        elif home not in wanted:
+        elif home not in worth_it:
             why = "would be copied where a loop begins or ends, for more than that saves"
         target.note("place", is_done=home in moved, reason=why, name=home.name, n_bytes=home.n_bytes)
 
