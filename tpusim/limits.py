@@ -89,6 +89,9 @@ LAYERS: Final = Limit("a number of layers", 2**16)
 POINTS: Final = Limit("a number of points", 2**17)
 """Of one axis of a study, and of all that its axes make together."""
 
+CYCLES: Final = Limit("a number of cycles to go through one by one", 2**28, least=0)
+"""Of all layers of a file together."""
+
 DIMENSIONS: Final = Limit("a number of keys of a sample", 1000)
 SIDE: Final = Limit("a size of a matrix or an image", 2**31 - 1)
 COUNT: Final = Limit("a whole number", 2**63 - 1, least=0)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import structs
 
+from tpusim.errors import UnsupportedError
 from tpusim.hardware.array import Array
 from tpusim.hardware.buffers import Buffers
+from tpusim.limits import CYCLES
 from tpusim.program.layers import Layer, load_layers
 from tpusim.systolic.closed_form import run_gemm
 from tpusim.timeline.folds import ArrayRun, MemoryRun
+
+R = TypeVar("R")
 
 
 def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = "fast") -> list[tuple[Layer, ArrayRun]]:
@@ -21,23 +26,32 @@ def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = 
     """
     found = load_layers(layers) if isinstance(layers, str | Path) else layers
     if model == "fast":
-        return list(zip(found, _each(run_gemm, found, array), strict=True))
+        return list(zip(found, _each(lambda layer: run_gemm(layer, array), found), strict=True))
+    _check_cycles(found, array, ": use --model fast")
     # Numba loads only where cycles are counted.
     from tpusim.systolic.count import count_layer
 
-    return list(zip(found, _each(count_layer, found, array), strict=True))
+    return list(zip(found, _each(lambda layer: count_layer(layer, array), found), strict=True))
 
 
-def _each(run: Callable[[Layer, Array], ArrayRun], layers: Sequence[Layer], array: Array) -> list[ArrayRun]:
+def _each(run: Callable[[Layer], R], layers: Sequence[Layer]) -> list[R]:
     """Run each layer, of those that differ in names alone one: a depthwise convolution has one for each channel."""
     unnamed = [structs.replace(layer, name="") for layer in layers]
-    runs = {unlike: run(layer, array) for unlike, layer in dict(zip(unnamed, layers, strict=True)).items()}
+    runs = {unlike: run(layer) for unlike, layer in dict(zip(unnamed, layers, strict=True)).items()}
     return [runs[layer] for layer in unnamed]
+
+
+def _check_cycles(layers: Sequence[Layer], array: Array, hint: str = "") -> None:
+    """Raise UnsupportedError if all layers together have too many cycles to go through one by one."""
+    cycles = sum({structs.replace(layer, name=""): run_gemm(layer, array).cycles for layer in layers}.values())
+    if fault := CYCLES.fault(cycles):
+        raise UnsupportedError(f"{layers[0].name if len(layers) == 1 else 'layers'}: {fault}{hint}")
 
 
 def run_layers_with_memory(layers: Sequence[Layer], array: Array, buffers: Buffers) -> list[MemoryRun]:
     """Return what each layer takes on an array with SRAMs whose folds run one after the other, as SCALE-Sim has it."""
+    _check_cycles(layers, array)
     # Numba loads only where memory is gone through.
     from tpusim.systolic.memory.run import run_memory
 
-    return [run_memory(layer, array, buffers) for layer in layers]
+    return _each(lambda layer: run_memory(layer, array, buffers), layers)

@@ -1,0 +1,36 @@
+"""Layers of a file on an array by itself: what is run once for all, and what is too much to go through."""
+
+from __future__ import annotations
+
+import pytest
+
+from tpusim.errors import UnsupportedError
+from tpusim.hardware.array import Array
+from tpusim.hardware.buffers import Buffers
+from tpusim.pipeline.layers import run_layers, run_layers_with_memory
+from tpusim.program.layers import Layer
+
+ARRAY = Array(rows=8, columns=8, mode="scale-sim")
+BUFFERS = Buffers(ifmap_words=1 << 16, filter_words=1 << 16, ofmap_words=1 << 16)
+
+
+def layers(count: int, m: int) -> list[Layer]:
+    """Return layers of one name each and one more row than the one before; each streams m rows through 64 folds."""
+    return [Layer(name=f"l{number}", m=m + number, n=64, k=64) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    "run", [lambda all_: run_layers(all_, ARRAY, "cycle"), lambda a: run_layers_with_memory(a, ARRAY, BUFFERS)]
+)
+def test_cycles_of_all_layers_together_are_bounded(run):
+    """Each layer has 64 folds of 1,000,016 cycles and more: four of them are 2^28 or so, and five too many."""
+    with pytest.raises(UnsupportedError, match="cycles to go through one by one, at most 268435456, found 3"):
+        run(layers(5, 1_000_000))
+
+
+def test_layers_that_differ_in_names_alone_are_gone_through_once():
+    """A hundred of them would have six times the cycles that are allowed."""
+    alike = [Layer(name=f"l{number}", m=250_000, n=64, k=64) for number in range(100)]
+    first, *others = run_layers_with_memory(alike, ARRAY, BUFFERS)
+    assert len(others) == 99
+    assert all(other == first for other in others)
