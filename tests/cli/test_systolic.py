@@ -216,6 +216,6 @@ def test_every_bandwidth_is_a_number(capsys, config, layers):
 def test_what_takes_too_many_lines_is_refused(capsys, config, tmp_path):
     """Each line is looked at by itself."""
     path = tmp_path / "long.csv"
-    path.write_text("Layer,M,N,K,\nlong,100000000,100,100,\n")
+    path.write_text("Layer,M,N,K,\nlong,1000000,100,100,\n")
     message = refusal_of(capsys, "systolic", "-c", str(config), "-t", str(path))
     assert "long: expected lines of requests, at most" in message

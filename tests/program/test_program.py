@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 from msgspec import structs
 
@@ -14,7 +15,7 @@ from tpusim.program.module import Program, most_executions, walk
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Choice, Collective, Copy, Kernel, Loop, TileLoop, Wait
 from tpusim.program.stored import load_program, save_program
 from tpusim.program.verify import verify_program
-from tpusim.program.work import Matmul, Stream, TileClass, Work
+from tpusim.program.work import Matmul, Stream, TileClass, TilePart, Work
 
 KERNEL = Kernel(name="k", opcode="fusion", work=Work(matmuls=(Matmul(1.0, 2.0),)), streams=(Stream("a", "hbm", 8.0),))
 PROGRAM = Program(
@@ -94,12 +95,18 @@ def test_peak_of_nothing_is_zero():
     assert peak_bytes([]) == 0
 
 
+HALF = Work(ops={"vector": 5.0})
 HEAD = '"name": "p", "chip": "v5e", "format": "tpusim-program-2"'
 BROKEN = {
     '{"name": "p", "chip": "v5e", "steps": [], "format": "other"}': "expected the format 'tpusim.*, found 'other'",
     '{"name": "p", "chip": "v5e", "steps": []}': "missing required field `format`",
     f'{{{HEAD}, "steps": [], "extra": 1}}': "unknown field `extra`",
     f'{{{HEAD}, "steps": [{{"type": "Kernel", "name": "k", "opcode": "add", "tiles": 0}}]}}': "at least one tile",
+    f'{{{HEAD}, "steps": [{{"type": "Kernel", "name": "k", "opcode": "f", "floor": {{"flop": 1}}}}]}}': "field `flop`",
+    f'{{{HEAD}, "steps": [], "buffers": [{{"offset": 1}}]}}': "unknown field `offset`",
+    f'{{{HEAD}, "steps": [], "topology": "nosuch"}}': "topology: ",
+    f'{{{HEAD}, "steps": [], "device_count": 4, "device_order": [1, 0]}}': "each of 4 devices once",
+    f'{{{HEAD}, "steps": [], "argument_bytes": 8, "output_bytes": 8, "alias_bytes": 9}}': "no more than arguments",
 }
 
 
@@ -131,6 +138,15 @@ def test_programs_that_cannot_run_are_refused(tmp_path, text, words):
         (Collective(name="k", opcode="c", kind="all-reduce", group_size=0), "at least one device, found 1 of 0"),
         (Collective(name="k", opcode="c", kind="all-gather", groups=((0, 1), ())), "in each at least one device"),
         (Collective(name="k", opcode="c", kind="collective-permute", pairs=((0, -1),)), "counted from 0"),
+        (
+            Kernel(name="k", opcode="f", work=HALF, stages=(HALF, HALF)),
+            "stages: expected what makes up the work",
+        ),
+        (Kernel(name="k", opcode="f", tiles=5, classes=(TileClass(4), TileClass(2))), "5 tiles in all, found 6"),
+        (Kernel(name="k", opcode="f", scalar=True, work=HALF), "of the scalar core alone in a scalar kernel"),
+        (Kernel(name="k", opcode="f", flops=1e18), "work: expected some for 1e.18 FLOP, found none"),
+        (Kernel(name="k", opcode="f", stages=(Work(ops={"bogus": 1.0}),)), r"stages\[0\].ops: .* found 'bogus'"),
+        (Kernel(name="k", opcode="f", parts=(TilePart((Work(ops={"bogus": 1.0}),)),)), r"parts\[0\].stages\[0\].ops: "),
         (Wait(name="k", opcode="copy-done", needs=("j",)), "needs: expected the name of a step, found 'j'"),
     ],
 )
@@ -193,6 +209,11 @@ def test_a_file_has_not_every_way_through_calls(tmp_path, levels):
         (structs.replace(KERNEL, tiles=10**400), "'k': tiles: expected a number from 0"),
         (structs.replace(KERNEL, tiles=float("nan")), "'k': tiles: expected a number from 0"),
         (structs.replace(KERNEL, work=Work(ops={"bogus": 5.0})), "'k': work.ops: expected one of"),
+        (structs.replace(KERNEL, tiles="3"), "'k': tiles: expected a number, found '3'"),
+        (structs.replace(KERNEL, tiles=np.int64(3)), "'k': tiles: expected a number, found (np.int64|3)"),
+        (structs.replace(KERNEL, streams=(Stream("a", "nosuch", 8.0),)), r"streams\[0\].space: expected one of 'hbm'"),
+        (Copy(name="c", opcode="copy-start", n_bytes=np.float32(-1)), "'c': n_bytes: expected a number, found np"),
+        (Copy(name="c", opcode="copy-start", source_space="nosuch"), "'c': source_space: expected one of 'hbm'"),
         (Copy(name="c", opcode="copy-start", n_bytes=-1.0), "'c': n_bytes: expected a number from 0"),
         (Loop(name="l", opcode="while", trips=-1, body=()), "'l': trips: expected a number from 0"),
     ],

@@ -56,7 +56,7 @@ def _registered_work(scope: Scope, call: Instruction) -> Work | None:
         return None
     work: Work = registered.cost(call, scope.chip)
     if fault := unit_fault(work):
-        raise ProgramError(f"cost of the custom call {call.attributes.get('custom_call_target', '')!r}: {fault}")
+        raise ProgramError(f"cost of the custom call {call.attributes.get('custom_call_target', '')!r}: work.{fault}")
     return work
 
 

@@ -131,6 +131,8 @@ def simulate(
 
     rest = default_trip_count, schedule
     lowered, machine, slice_, module, used = _lowered(program, chip, topology, overrides, *rest, reuse=reuse)
+    if isinstance(beside, str | Path | Module | Program):
+        raise ConfigError(f"beside: expected a list of programs, found {beside!r:.80}")
     others = [_lowered(other, machine, slice_, None, *rest, reuse=reuse).program for other in beside]
     check_topology(slice_, [lowered, *others], machine)
     for one in () if allow_overflow else (lowered, *others):
@@ -138,13 +140,21 @@ def simulate(
     if timeout_us is not None and not 0 < timeout_us <= _LONGEST_US:
         raise ConfigError(f"timeout: expected microseconds above 0 and at most {_LONGEST_US:g}, found {timeout_us}")
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
-    paces = [parse_feed(pace) if isinstance(pace, str) else pace for pace in (infeed, outfeed)]
+    paces = [_pace(pace) for pace in (infeed, outfeed)]
     options = RunOptions(warm, None, timeout_seconds, *paces)
     run = simulate_pod([lowered, *others], machine, slice_, progress, options)
     warnings = *run.warnings, *run_warnings([lowered, *others], *paces)
     # What is known of a program is known of that one, and not of a copy.
     told = structs.replace(lowered, warnings=lowered.warnings + warnings) if warnings else lowered
     return Result(told, machine, run, module, used)
+
+
+def _pace(pace: Feed | str | None) -> Feed | None:
+    if pace is None or isinstance(pace, Feed):
+        return pace
+    if not isinstance(pace, str):
+        raise ConfigError(f"pace of the host: expected a text such as 50us, found {pace!r:.80}")
+    return parse_feed(pace)
 
 
 def figures(

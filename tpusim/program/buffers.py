@@ -16,7 +16,7 @@ BufferKind = Literal["argument", "output", "temporary", "constant", "scratch"]
 """``scratch`` is what one kernel needs while it runs: the blocks that it works on and its spills."""
 
 
-class Buffer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, kw_only=True):
+class Buffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False, kw_only=True):
     """A piece of memory while it holds one value, or several that share it.
 
     It lives from position ``first`` to ``last`` (inclusive) of the program's ``schedule``. ``n_bytes`` is physical,

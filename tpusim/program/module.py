@@ -18,7 +18,7 @@ from tpusim.program.steps import AnyStep, Branch, Call, ChannelTransfer, Collect
 FORMAT = "tpusim-program-2"
 
 
-class Estimate(msgspec.Struct, frozen=True, gc=False):
+class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """An instruction whose time was estimated without a rule of its own, and how."""
 
     name: str

@@ -31,7 +31,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     source: str = ""
 
 
-class TileLoop(msgspec.Struct, frozen=True, gc=False):
+class TileLoop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One loop of a kernel's tile nest: the kind of dimension that it cuts, and into how many pieces."""
 
     over: str
@@ -120,7 +120,7 @@ class Wait(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """The core waits until the asynchronous steps that it needs have ended (``copy-done`` and its kind)."""
 
 
-class Algorithm(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Algorithm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """How the compiler says that a collective is carried out (``collective_algorithm_config``).
 
     ``one_ring`` goes round all chips of a group instead of along each axis; ``lanes`` are the one-way rings that work
@@ -196,7 +196,7 @@ class ChannelTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=T
     pairs: tuple[tuple[int, int], ...] | None = None
 
 
-class Choice(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What some devices choose, one visit after the other and then from the start again; no ``devices`` are all."""
 
     values: tuple[int, ...]

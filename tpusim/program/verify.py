@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
-from math import prod
-from typing import Any
+from math import isclose, prod
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import structs
 
-from tpusim.errors import ProgramError, did_you_mean
+from tpusim.errors import ConfigError, ProgramError, did_you_mean
+from tpusim.hardware.pod import parse_topology
+from tpusim.hardware.units import SCALAR
 from tpusim.limits import COUNT, DEVICES, POSITIONS, shown
 from tpusim.program.feed import Feed
 from tpusim.program.module import FORMAT, Program
 from tpusim.program.steps import COLLECTIVE_KINDS, SCALAR_BYTES, Branch, Collective, Kernel, Loop, Step
-from tpusim.program.work import unit_fault
+from tpusim.program.work import Work, sum_work, unit_fault
 from tpusim.shapes.dtype import DTYPES
 
 _LEAST, _MOST = 1e-30, 1e24
@@ -31,15 +33,11 @@ def verify_program(program: Program) -> None:
     _verify_names(program)
     if wrong := next(_misfit_numbers(program), ""):
         raise ProgramError(wrong)
-    if fault := DEVICES.fault(program.devices_needed):
+    if fault := next(chain(_device_faults(program), _buffer_faults(program)), ""):
         raise ProgramError(fault)
-    if fault := next(_buffer_faults(program), ""):
-        raise ProgramError(fault)
-    if sorted(program.device_order) != list(range(len(program.device_order))):
-        raise ProgramError(f"device_order: expected each device once, found {program.device_order}")
     for step in program.every_step:
         check = _CHECKS.get(type(step))
-        if wrong := next(chain(check(step) if check else (), _misfit_numbers(step)), ""):
+        if wrong := next(chain(_misfit_numbers(step), check(step) if check else ()), ""):
             raise ProgramError(f"{step.name!r}: {wrong}")
 
 
@@ -52,8 +50,24 @@ def verify_once(program: Program) -> None:
         known["is_verified"] = True
 
 
+def _device_faults(program: Program) -> Iterator[str]:
+    """Yield what is wrong with how many devices there are, with their order, or with the slice that they are of."""
+    if fault := DEVICES.fault(program.devices_needed):
+        yield fault
+    if program.device_order and sorted(program.device_order) != list(range(program.devices_needed)):
+        found = f"{program.device_order!r:.200}"
+        yield f"device_order: expected each of {program.devices_needed} devices once, found {found}"
+    try:
+        parse_topology(program.topology or "1x1")
+    except ConfigError as error:
+        yield str(error)
+
+
 def _buffer_faults(program: Program) -> Iterator[str]:
-    """Yield what is wrong with where buffers begin and end."""
+    """Yield what is wrong with the bytes of outputs over arguments, and with where buffers begin and end."""
+    if program.alias_bytes > min(program.argument_bytes, program.output_bytes):
+        found = f"{program.alias_bytes} of {program.argument_bytes} and {program.output_bytes}"
+        yield f"alias_bytes: expected no more than arguments and outputs have, found {found}"
     # What lowering has planned is not made before somebody asks for it.
     if not isinstance(program.buffers, tuple):
         return
@@ -109,6 +123,25 @@ def _collective_faults(step: Collective) -> Iterator[str]:
 
 
 def _kernel_faults(step: Kernel) -> Iterator[str]:
+    yield from _tile_faults(step)
+    stages = {f"stages[{n}]": stage for n, stage in enumerate(step.stages)}
+    parts = {f"parts[{n}].stages[{m}]": work for n, part in enumerate(step.parts) for m, work in enumerate(part.stages)}
+    yield from chain.from_iterable(_work_faults(*each) for each in {"work": step.work, **stages, **parts}.items())
+    if step.stages and not _is_sum(step.work, step.stages):
+        yield "stages: expected what makes up the work together"
+    if step.scalar and (step.work.matmuls or step.work.ops.keys() - {SCALAR}):
+        yield "work: expected instructions of the scalar core alone in a scalar kernel"
+    if step.flops and not (step.work.matmuls or step.work.ops):
+        yield f"work: expected some for {step.flops:.4g} FLOP, found none"
+    if step.flops_type not in DTYPES:
+        yield _no_type("flops_type", step.flops_type)
+    # The roof of its products is that of the type.
+    multiplied = {matmul.operand_type for matmul in step.work.matmuls}
+    if step.product_flops and multiplied and step.flops_type not in multiplied:
+        yield f"flops_type: expected that of its matmuls, {', '.join(sorted(multiplied))}, found {step.flops_type!r}"
+
+
+def _tile_faults(step: Kernel) -> Iterator[str]:
     for stream in step.streams:
         if stream.fetches < 1:
             yield f"stream {stream.operand!r}: expected at least one fetch, found {stream.fetches}"
@@ -121,16 +154,29 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
         yield f"classes: expected runs of all {len(step.parts)} parts, and moves of at most {len(step.streams)} streams"
     if step.loops and prod(loop.trips for loop in step.loops) != step.tiles:
         yield f"expected loops whose trips multiply to {step.tiles} tiles, found {[x.trips for x in step.loops]}"
-    yield from filter(None, map(unit_fault, (step.work, *step.stages)))
-    types = {"flops_type": step.flops_type}
-    types |= {f"work.matmuls[{n}].operand_type": matmul.operand_type for n, matmul in enumerate(step.work.matmuls)}
-    for place, name in types.items():
-        if name not in DTYPES:
-            yield f"{place}: expected an element type such as bf16, found {name!r}{did_you_mean(name, DTYPES)}"
-    # The roof of its products is that of the type.
-    multiplied = {matmul.operand_type for matmul in step.work.matmuls}
-    if step.product_flops and multiplied and step.flops_type not in multiplied:
-        yield f"flops_type: expected that of its matmuls, {', '.join(sorted(multiplied))}, found {step.flops_type!r}"
+    if step.classes and sum(one.tiles for one in step.classes) != step.tiles:
+        yield f"classes: expected {step.tiles} tiles in all, found {sum(one.tiles for one in step.classes)}"
+
+
+def _work_faults(place: str, work: Work) -> Iterator[str]:
+    if fault := unit_fault(work):
+        yield f"{place}.{fault}"
+    for number, matmul in enumerate(work.matmuls):
+        if matmul.operand_type not in DTYPES:
+            yield _no_type(f"{place}.matmuls[{number}].operand_type", matmul.operand_type)
+
+
+def _no_type(place: str, name: str) -> str:
+    return f"{place}: expected an element type such as bf16, found {name!r}{did_you_mean(name, DTYPES)}"
+
+
+def _is_sum(work: Work, stages: Sequence[Work]) -> bool:
+    """Return whether a kernel's stages have the operations and the streamed rows of its work."""
+    whole, together = (
+        each.ops | {"": sum(matmul.streamed_rows for matmul in each.matmuls)} for each in (work, sum_work(stages))
+    )
+    # Sums of shares round.
+    return all(isclose(whole.get(k, 0.0), together.get(k, 0.0), rel_tol=1e-6) for k in whole | together)
 
 
 _CHECKS: dict[type, Callable[[Any], Iterator[str]]] = {
@@ -144,12 +190,16 @@ _CHECKS: dict[type, Callable[[Any], Iterator[str]]] = {
 
 def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
     """Yield what is wrong with the numbers of a program or a step: none may be negative or beyond all bounds."""
+    kinds = _plain_fields(value.__class__)
     for name in value.__struct_fields__:
-        found, where = getattr(value, name), f"{place}{name}"
-        if isinstance(found, (int, float)) and (misfit := _misfit(found)):
+        found, where, kind = getattr(value, name), f"{place}{name}", kinds.get(name)
+        # From a file they are what they have to be, but Python lets all stand there.
+        if (kind in (int, float) or isinstance(found, (int, float))) and (misfit := _misfit(found)):
             yield f"{where}: {misfit}"
-        elif isinstance(found, float) and name in _whole_fields(value.__class__):
+        elif kind is int and isinstance(found, float):
             yield f"{where}: expected a whole number, found {found}"
+        elif isinstance(kind, tuple) and found not in kind:
+            yield f"{where}: expected one of {', '.join(map(repr, kind))}, found {found!r:.80}"
         elif isinstance(found, msgspec.Struct):
             yield from _misfit_numbers(found, f"{where}.")
         elif isinstance(found, dict):
@@ -162,13 +212,19 @@ def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
 
 
 @cache
-def _whole_fields(kind: type[msgspec.Struct]) -> frozenset[str]:
-    """Return the fields of a struct that hold whole numbers; from a file they do, but Python lets all stand there."""
-    return frozenset(field.name for field in structs.fields(kind) if field.type is int)
+def _plain_fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the fields of a struct that hold numbers, with their types, and those that hold one of some words."""
+    found = {
+        field.name: get_args(field.type) if get_origin(field.type) is Literal else field.type
+        for field in structs.fields(kind)
+    }
+    return {name: one for name, one in found.items() if one in (int, float) or isinstance(one, tuple)}
 
 
-def _misfit(number: float) -> str:
+def _misfit(number: Any) -> str:
     """Return what is wrong with a number, nothing if it may be."""
+    if not isinstance(number, (int, float)):
+        return f"expected a number, found {number!r:.80}"
     # Whole numbers travel as 64 bits.
     most = COUNT.most if isinstance(number, int) else _MOST
     if number == 0 or _LEAST <= number <= most:

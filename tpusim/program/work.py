@@ -10,7 +10,7 @@ from tpusim.errors import did_you_mean
 from tpusim.hardware.units import MemorySpace, counted_units
 
 
-class Matmul(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Matmul(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A matrix product as the matrix units see it: weight tiles, each with rows streamed past it.
 
     ``weight_rows`` rows of ``weight_tiles`` tiles of weights are loaded, and ``streamed_rows`` rows enter an array in
@@ -77,7 +77,7 @@ def unit_fault(work: Work) -> str:
     units = [unit.key for unit in counted_units()]
     stray = next((name for name in work.ops if name not in units), None)
     hint = did_you_mean(stray or "", units)
-    return "" if stray is None else f"work.ops: expected one of {', '.join(units)}, found {stray!r}{hint}"
+    return "" if stray is None else f"ops: expected one of {', '.join(units)}, found {stray!r}{hint}"
 
 
 def scaled(ops: Mapping[str, float], count: float) -> dict[str, float]:
@@ -85,7 +85,7 @@ def scaled(ops: Mapping[str, float], count: float) -> dict[str, float]:
     return {unit: each * count for unit, each in ops.items()}
 
 
-class VectorLoop(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class VectorLoop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """The vector unit's loop over the registers of a tile: ``turns`` of it, each over one register of every value.
 
     A turn takes ``depth_cycles`` from its first load to its last store, and holds registers for ``held_cycles`` (the
@@ -97,7 +97,7 @@ class VectorLoop(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     held_cycles: float = 0.0
 
 
-class TilePart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class TilePart(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A piece without a branch of the code of a kernel's tiles: its ``stages``, which run one after another.
 
     The longest chain of operations that wait for each other takes ``depth_cycles``, and ``products`` times the way of a
@@ -109,7 +109,7 @@ class TilePart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     products: int = 0
 
 
-class TileClass(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class TileClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Tiles of a kernel that are alike, where not all of them are.
 
     ``runs`` are how often each of the kernel's ``parts`` runs in one of these ``tiles``, ``moves`` how many blocks of
@@ -121,7 +121,7 @@ class TileClass(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     moves: tuple[float, ...] = ()
 
 
-class Floor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What hand-written code states that it does, less than which it cannot take: operations, and bytes of HBM."""
 
     flops: float = 0.0
@@ -129,7 +129,7 @@ class Floor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     hbm_bytes: float = 0.0
 
 
-class Stream(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Stream(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """One operand's or result's traffic between its memory and VMEM.
 
     ``fetches`` times in the whole loop nest a block of ``block_bytes`` moves (fewer than the tiles when the block's
