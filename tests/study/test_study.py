@@ -10,6 +10,7 @@ import pytest
 import tpusim
 from tests.study.cases import BANDWIDTH, LSTM, MLP, SMALL_GRID, kernel_module, tanh_of
 from tpusim.study import study as study_room
+from tpusim.study.spec import COLUMNS
 from tpusim.study.table import write_csv, write_parquet
 
 
@@ -30,6 +31,13 @@ def runs_of(monkeypatch) -> list[int]:
 
     monkeypatch.setattr(study_room.Execution, "run", run)
     return given
+
+
+def test_columns_are_those_that_no_variable_may_be_called():
+    """A variable would take the place of one in the table, or the other way round."""
+    study = small()
+    counts = [key for key in study.rows()[0] if key.startswith("count.")]
+    assert list(study.rows()[0]) == ["program", *study.spec.keys, *(c for c in COLUMNS if c != "program"), *counts]
 
 
 def test_a_time_is_that_of_a_run():

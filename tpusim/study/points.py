@@ -46,7 +46,8 @@ class Point:
     @property
     def topology(self) -> str | None:
         """The slice, if one is stated."""
-        return self.columns["topology"] or None
+        # A variable of a pattern may be a number.
+        return str(self.columns["topology"] or "") or None
 
     @property
     def schedule(self) -> str:

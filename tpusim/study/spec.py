@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,12 @@ from tpusim.study.programs import ProgramText, find_programs
 
 BASES = {"chip": "base", "topology": "topology", "schedule": "schedule"}
 """Axes beside the chip's keys and the programs' variables, and the keys that state one value of each."""
+
+COLUMNS = (
+    *("program", "status", "time_us", "energy_j", "average_power_w", "area_mm2", "cost_usd", "bound", "message"),
+    *("program_hash", "chip_hash", "version"),
+)
+"""What tables say of a point beside what it is."""
 
 _KEYS = ("programs", "base", "schedule", "topology", "axes", "derive", "constraints", "warm", "allow_overflow")
 
@@ -72,11 +79,15 @@ def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "stu
             _check_key(key, variables, where)
         for setting in axis.settings if axis.name == "schedule" else ():
             check_schedule(str(setting.get("schedule", "")))
+    _check_variables(variables, where)
     derive = {
         key: Expression(str(text), f"{where}: derive {key}") for key, text in table_of(table, "derive", where).items()
     }
     for key in derive:
         field_of(key, where)
+    stated = Counter(key for one in (*(axis.keys for axis in axes), derive) for key in one)
+    if twice := next((key for key, count in stated.items() if count > 1), ""):
+        raise ConfigError(f"{where}: expected one axis, or one line of derive, for {twice!r}, found {stated[twice]}")
     limits = table.get("constraints", {})
     if isinstance(limits, list):
         limits = {str(text): text for text in limits}
@@ -119,6 +130,14 @@ def _programs(sources: Any, axes: Sequence[Axis], folder: Path) -> list[ProgramT
         raise ConfigError(f"programs: expected patterns of file names, found {sources!r}")
     values = {axis.name: [setting.get(axis.name) for setting in axis.settings] for axis in axes}
     return find_programs(sources, values, folder)
+
+
+def _check_variables(variables: Iterable[str], where: str) -> None:
+    """Refuse a name in braces under which tables have something else."""
+    for name in sorted(variables):
+        if name in COLUMNS or name in FIELDS or name == "schedule":
+            what = "a key of the chip" if name in FIELDS else "a column of the table"
+            raise ConfigError(f"{where}: programs: expected another name than {{{name}}}, which is {what}")
 
 
 def _check_key(key: str, variables: set[str], where: str) -> None:
