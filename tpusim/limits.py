@@ -107,6 +107,9 @@ LOOPED_INSTRUCTIONS: Final = 2**20
 """What trips of loops compute, unless it is said how many one may make: of small arrays some seconds, and for ever of a
 loop that never ends."""
 
+WINDOW_STEPS: Final = Limit("elements of a window to look at one by one", 2**18, least=0)
+"""Where a computation of its own compares them: each takes some tens of microseconds."""
+
 KERNEL_BYTES: Final = Limit("bytes on the chip", 2**28, least=0)
 """Of one value of a hand-written kernel: twice the largest VMEM."""
 

@@ -136,6 +136,9 @@ REFUSED = [
     (["layout", "f32[2"], "f32[2"),
     (["layout", "f32[2,3]", "--at", "5,5"], "5"),
     (["chips", "v5x"], "did you mean"),
+    (["run", MLP, "--stop-after", "lowering", "--html", "x.html"], "--html: nothing runs with --stop-after lowering"),
+    (["run", MLP, "--stop-after", "text", "--model-explorer", "x"], "--model-explorer: nothing runs with --stop-after"),
+    (["run", MLP, "--against", "a.json"], "--against: expected --html FILE as well"),
 ]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import tpusim
 from tests.numerics.pallas.inputs import read_kernel
-from tpusim.errors import SimulationError
+from tests.semantics.hlo import parse
+from tpusim.errors import SimulationError, UnsupportedError
 from tpusim.numerics import execute
 
 
@@ -99,3 +100,25 @@ def test_a_kernel_that_does_not_end_is_stopped(monkeypatch):
     module, inputs, _ = read_kernel("while_loop")
     with pytest.raises(SimulationError, match="a loop of a Pallas kernel has not ended after"):
         tpusim.execute(module, [np.zeros_like(array) for array in inputs])
+
+
+_TWO = "  x = f32[] parameter(0)\n  y = f32[] parameter(1)\n"
+SELECTS = (
+    f"g {{\n{_TWO}  ROOT z = f32[] add(x, y)\n}}\n\ns {{\n{_TWO}  ROOT z = pred[] compare(x, y), direction=GE\n}}\n",
+    "select-and-scatter(b, u, z), window={size=3000x3000}, select=s, scatter=g",
+)
+REDUCES = (
+    f"g {{\n{_TWO}  w = f32[] subtract(x, y)\n  ROOT z = f32[] add(w, y)\n}}\n",
+    "reduce-window(b, z), window={size=3000x3000 pad=2999_0x2999_0}, to_apply=g",
+)
+
+
+@pytest.mark.parametrize(("computations", "made"), [SELECTS, REDUCES])
+def test_a_window_of_millions_is_not_gone_through_one_by_one(computations, made):
+    """Each of its elements takes a call: a minute for each two million."""
+    text = (
+        f"HloModule m\n\n{computations}\nENTRY e {{\n  b = f32[3000,3000] parameter(0)\n  u = f32[1,1] parameter(1)\n"
+        f"  z = f32[] constant(0)\n  ROOT r = f32[3000,3000] {made}\n}}\n"
+    )
+    with pytest.raises(UnsupportedError, match="elements of a window to look at one by one, at most 262144, found 9"):
+        tpusim.execute(parse(text), [np.zeros((3000, 3000), np.float32), np.zeros((1, 1), np.float32)])

@@ -115,6 +115,9 @@ class _Written(_Once):
 def check_written(options: argparse.Namespace) -> None:
     """Raise ConfigError for a file to write that is the program."""
     program = getattr(options, "program", None)
+    # A program that comes from standard input may leave by standard output.
+    if program == "-":
+        return
     action = getattr(options, "written", {}).get(os.path.realpath(program)) if isinstance(program, str) else None
     if action:
         raise ConfigError(f"{action.option_strings[-1]}: expected another file than the program, found {program!r}")

@@ -88,6 +88,7 @@ examples:
 )
 def run(options: Namespace) -> None:
     """Simulate a program and report."""
+    _check_files(options)
     if options.stop_after == "text":
         fmt.run(options)
         return
@@ -108,6 +109,16 @@ def run(options: Namespace) -> None:
         write_stage(encode_timeline(result.timeline).decode())
         return
     _report(result, options)
+
+
+def _check_files(options: Namespace) -> None:
+    """Refuse files of a run that is none, and what only one of these files has a use for."""
+    asked = next((name for name in (*_EXPORTS, "save", "links") if getattr(options, name)), "")
+    if asked and options.stop_after in ("text", "lowering"):
+        flag = f"--{asked.replace('_', '-')}"
+        raise ConfigError(f"{flag}: nothing runs with --stop-after {options.stop_after}, of which to write a file")
+    if options.against and not options.html:
+        raise ConfigError("--against: expected --html FILE as well, which has the comparison")
 
 
 def _simulate(options: Namespace) -> Result:

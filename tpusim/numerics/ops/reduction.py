@@ -8,16 +8,18 @@ Source: XLA, Operation Semantics (Reduce, ReduceWindow, SelectAndScatter).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import SELECTS
+from tpusim.limits import WINDOW_STEPS
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import inside, padded
@@ -198,7 +200,7 @@ def _windows_in_order(
     present = padded(np.ones(arrays[0].shape, np.bool_), np.zeros((), np.bool_), edges)
     counts = [output_size(d, size) for size, d in zip(arrays[0].shape, window, strict=True)]
     reduced: Pieces = [np.broadcast_to(init, counts) for init in inits]
-    for offset in np.ndindex(*(d.size for d in window)) if min(counts, default=1) else ():
+    for offset in _offsets(window) if min(counts, default=1) else ():
         spans = [
             (place * d.rhs_dilate, count, d.stride) for place, count, d in zip(offset, counts, window, strict=True)
         ]
@@ -207,6 +209,14 @@ def _windows_in_order(
         # Padding and holes of dilation leave what has been reduced so far as it is.
         reduced = [np.where(present[seen], *pair) for pair in zip(following, reduced, strict=True)]
     return reduced
+
+
+def _offsets(window: Sequence[WindowDimension]) -> Iterator[tuple[int, ...]]:
+    """Yield the places in a window, in row-major order, or refuse one with too many to go through."""
+    sizes = [dimension.size for dimension in window]
+    if fault := WINDOW_STEPS.fault(prod(sizes)):
+        raise UnsupportedError(fault)
+    yield from np.ndindex(*sizes)
 
 
 def _sees_everything(size: int, dimension: WindowDimension) -> bool:
@@ -277,7 +287,7 @@ def _selected(
     chosen = np.full(counts, -1, np.int64)
     strides = element_strides(operand.shape)
     # One step per element of the window, not per position: windows are small and positions many.
-    for offset in np.ndindex(*(dimension.size for dimension in window)):
+    for offset in _offsets(window):
         parts = zip(counts, operand.shape, window, offset, strict=True)
         # The positions whose window has this element inside the operand, and which elements these are.
         spans = [inside(count, place - d.pad_low, d.stride, size) for count, size, d, place in parts]
