@@ -43,5 +43,5 @@ def test_a_saved_result_has_sizes_that_can_be(tmp_path, size_bytes):
     found = json.loads(path.read_text())
     found["memory"]["peak_hbm_bytes"] = size_bytes
     path.write_text(json.dumps(found))
-    with pytest.raises(ProgramError, match=r"monday.json: memory.peak_hbm_bytes: expected bytes, from 0, found"):
+    with pytest.raises(ProgramError, match=r"monday.json: memory.peak_hbm_bytes: expected a number from 0, found"):
         tpusim.diff(path, MLP)

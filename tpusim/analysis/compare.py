@@ -152,9 +152,11 @@ def load_result(path: str | Path) -> RunFigures:
         raise ProgramError(f"{path}: not a saved result ({RESULT_FORMAT}): {error}") from error
     if found.format != RESULT_FORMAT:
         raise ProgramError(f"{path}: expected the format {RESULT_FORMAT!r}, found {found.format!r}: save it again")
-    for name, size_bytes in structs.asdict(found.memory).items():
-        if not 0 <= size_bytes <= sys.float_info.max:
-            raise ProgramError(f"{path}: memory.{name}: expected bytes, from 0, found {shown(size_bytes)}")
+    parts = {"": found, "memory.": found.memory, **{f"ops[{number}].": op for number, op in enumerate(found.ops)}}
+    for place, part in parts.items():
+        for name, figure in structs.asdict(part).items():
+            if isinstance(figure, int | float) and not 0 <= figure <= sys.float_info.max:
+                raise ProgramError(f"{path}: {place}{name}: expected a number from 0, found {shown(figure)}")
     return found
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _EXPORTS = {"trace": "perfetto", "counts": "accelergy"} | {name: name for name in ("html", "xprof", "model_explorer")}
 """By option the function of ``tpusim.export``."""
 
-_PACE = "50us, normal:50us:5us:SEED, exponential:50us:SEED, or a file of times (default: always ready)"
+_PACE = "50us, normal:50us:5us:SEED, exponential:50us:SEED, or a file of times (default: no queue, sent when asked for)"
 _GRAPH = "a graph for Model Explorer, and in FILE.node_data.json the times to lay over it"
 _VIEWERS = (
     written("--html", metavar="FILE", help="a report to open in a browser: tables and charts in one file"),
