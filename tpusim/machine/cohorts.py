@@ -143,7 +143,7 @@ def _distinct_collectives(program: Program, *, coarse: bool) -> list[Collective]
     return list(
         {
             (step.kind, step.groups, step.pairs, step.algorithm, step.is_async): step
-            for step in program.collectives
+            for step in program.running_collectives
             if not (coarse and step.is_async and step.kind == "collective-permute")
         }.values()
     )

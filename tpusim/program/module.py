@@ -90,6 +90,12 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
         """Steps in which groups of devices communicate."""
         return self._by_kind.get(Collective, ())
 
+    @cached_property
+    def running_collectives(self) -> tuple[Collective, ...]:
+        """Those of them that some device runs: of a loop without a trip none."""
+        lists = _times(self.steps, _most_children) if self.collectives else ()
+        return tuple(step for listed, times in lists if times for step in listed if isinstance(step, Collective))
+
     @property
     def channel_ends(self) -> tuple[ChannelTransfer, ...]:
         """Sends to, and receives from, single other devices."""

@@ -25,6 +25,12 @@ _MOST_AXES = 3
 _TRIED_DEVICES = 2**16
 """Devices of all orders together that are tried: of a mesh of thousands those of two axes before those of three."""
 
+_APART = 16
+"""How many devices one counts for where all are run one by one."""
+
+_OFFSETS = 16
+"""From source to target, by number, in what is sent along the axes of a mesh: at most so many."""
+
 _RUN = 3
 """Orders, the best for the collectives by themselves, that the whole program is run in."""
 
@@ -78,12 +84,18 @@ def orders_by_time(program: Program, chip: Chip, topology: Topology | None, *ste
     least_ps = own_ps(alone, chip, topology)
     found = []
     own = program.device_order or tuple(range(program.devices_needed))
-    few = islice(_orders(own), max(1, _TRIED_DEVICES // len(own)))
+    # Where no pattern is in what they send, no two devices are alike, and no order is much better than another.
+    each = len(own) * (1 if all(_has_pattern(step, len(own)) for step in steps) else _APART)
+    few = islice(_orders(own), max(1, _TRIED_DEVICES // each))
     for shape, axes, devices in chain(few, _along_ring(program, chip, topology)):
         op_ps = own_ps(moved_to(alone, devices), chip, topology)
         if op_ps < least_ps:
             found.append(DeviceOrder(reshaped=shape, transposed=axes, devices=devices, op_ps=op_ps, run_ps=0))
     return sorted(found, key=lambda order: order.op_ps)
+
+
+def _has_pattern(step: Collective, devices: int) -> bool:
+    return len({(target - source) % devices for source, target in step.pairs}) <= _OFFSETS
 
 
 def _orders(own: tuple[int, ...]) -> Iterator[_Order]:
