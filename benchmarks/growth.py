@@ -87,6 +87,14 @@ def outputs(count: int) -> str:
     return _module([*lines, root], result=result)
 
 
+def updates(count: int) -> str:
+    """Return an asynchronous operation that ``count`` updates hand on, one to the next, before its end."""
+    state = f"(({_ARRAY}), {_ARRAY}, u32[]{{:T(128)}})"
+    begin = f"a_0 = {state} async-start(p), calls=c_0"
+    handed_on = (f"a_{n} = {state} async-update(a_{n - 1})" for n in range(1, count + 1))
+    return _module([begin, *handed_on, f"ROOT d = {_ARRAY} async-done(a_{count})"], _LEAF)
+
+
 def joins(count: int) -> str:
     """Return ``count`` equal arrays, joined by one instruction; a compiler makes them once."""
     whole = f"f32[{8 * count},128]{{1,0:T(8,128)}}"
@@ -259,6 +267,7 @@ PROGRAMS = {
     "copies": Kind(copies, (1_000, 4_000, 16_000)),
     "buffers": Kind(buffers, (1_000, 4_000, 16_000)),
     "outputs": Kind(outputs, (1_000, 4_000, 16_000)),
+    "updates": Kind(updates, (1_000, 4_000, 16_000)),
     "joins": Kind(joins, (1_000, 4_000, 16_000)),
     "calls": Kind(calls, (150, 300, 600)),
     "ladder": Kind(ladder, (150, 300, 600)),

@@ -72,11 +72,13 @@ def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
     if async_phase(before.opcode) not in ("start", "update"):
         yield at(call, "async_c9", f"{before.opcode!r} {before.name!r}")
         return
+    if phase == "update":
+        return
     start = before
     # This ends, as operands stand before their users: the structure has been checked.
     while async_phase(start.opcode) == "update":
         start = call.computation.by_name[start.operands[0]]
-    if phase == "done" and async_phase(start.opcode) == "start":
+    if async_phase(start.opcode) == "start":
         yield from _check_done(view, call, before, start)
 
 
