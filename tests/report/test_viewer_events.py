@@ -10,7 +10,7 @@ import pytest
 import tpusim
 from benchmarks import growth
 from tests.semantics.hlo import parse
-from tpusim.report.viewers.events import unrolled
+from tpusim.report.viewers.events import most_events, unrolled
 from tpusim.timeline.records import Record, Repeat, Timeline
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -83,3 +83,14 @@ def test_executions_and_times_of_a_real_program_are_kept(name, most):
         times[id(event.record)] += event.duration_ps
     assert done == {id(r): r.count for r in timeline.records}
     assert {i: t for i, t in times.items() if t} == {id(r): r.total_ps for r in timeline.records if r.total_ps}
+
+
+@pytest.mark.parametrize("devices", [64, 256])
+def test_a_file_of_devices_that_all_differ_has_no_more_events_for_that(devices):
+    """Each has as many trips as its number says: drawn one by one, they would grow as the square of the devices."""
+    run = tpusim.simulate(parse(growth.PROGRAMS["uneven"].text(devices)), "v5p").pod
+    drawn = [len(unrolled(timeline, most_events(devices))) for timeline in run.timelines]
+    records = sum(len(timeline.records) for timeline in run.timelines)
+    assert len(drawn) == devices
+    assert sum(drawn) <= 100_000 + 2 * records
+    assert most_events(1) == 50_000

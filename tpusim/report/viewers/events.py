@@ -12,6 +12,15 @@ MOST_EVENTS = 50_000
 """Viewers show so many within seconds; loops that would make more are drawn as one long trip."""
 
 
+_MOST_TOGETHER = 2 * MOST_EVENTS
+"""Of all devices of one file."""
+
+
+def most_events(devices: int) -> int:
+    """Return how many events each of some devices in one file may have."""
+    return min(MOST_EVENTS, _MOST_TOGETHER // devices)
+
+
 class Event(NamedTuple):
     """A stretch of the clock in which a record happened ``executions`` times, one after the other."""
 

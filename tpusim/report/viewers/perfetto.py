@@ -28,7 +28,7 @@ from tpusim.files import write_whole
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, UNITS, VMEM, MemorySpace
 from tpusim.program.module import Program, walk
-from tpusim.report.viewers.events import Event, unrolled
+from tpusim.report.viewers.events import Event, most_events, unrolled
 from tpusim.timeline.records import CORE, PodRun, Record, Timeline
 from tpusim.units import PS_PER_US, fj_to_watts
 
@@ -64,7 +64,7 @@ def pod_trace_json(run: PodRun, program: Program | None = None, chip: Chip | Non
         shown = f" device {devices[0]}" + (f" and {len(devices) - 1} alike" if len(devices) > 1 else "")
         if len(alike) == 1:
             shown = f" on {run.device_count} devices alike" if run.device_count > 1 else ""
-        one = _Drawn(timeline)
+        one = _Drawn(timeline, most_events(len(alike)))
         drawn.append(one)
         path = [stretch for stretch in stretches if stretch.device in devices]
         found = [*_process_events(one, shown, program, path), *_power(one, chip)]
@@ -84,9 +84,10 @@ def pod_trace_json(run: PodRun, program: Program | None = None, chip: Chip | Non
 class _Drawn:
     """A device's time line with all trips of its loops: events, each with the number of its row."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, most: int) -> None:
         self.timeline = timeline
-        self.events = unrolled(timeline)
+        self.most = most
+        self.events = unrolled(timeline, most)
         self.rows = _Rows()
         self.placed = [(event, self.rows.row(event)) for event in self.events]
         self._details: dict[tuple[int, int], dict[str, Any]] = {}
@@ -228,7 +229,7 @@ def _path(drawn: _Drawn, path: Iterable[Stretch]) -> Iterator[dict[str, Any]]:
     """Yield what the end of the run waits for, on a row of its own, with all trips of loops."""
     fields = ("name", "opcode", "category", "row", "start_ps", "end_ps", "count")
     records = tuple(Record(**{field: getattr(one, field) for field in fields}) for one in path)
-    for event in unrolled(structs.replace(drawn.timeline, records=records)):
+    for event in unrolled(structs.replace(drawn.timeline, records=records), drawn.most):
         details = {"executions": event.executions} if event.executions > 1 else {}
         yield _slice(event.record.name, drawn.rows.number(_PATH_ROW), event.start_ps, event.duration_ps, details)
 

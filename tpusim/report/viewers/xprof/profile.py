@@ -97,12 +97,12 @@ def _host_stats(profile: Profile) -> dict[str, Stat]:
 def _device_planes(profile: Profile) -> list[bytes]:
     """Return the planes of all devices, or of ``MOST_DEVICES``: one of each kind first, the last to end before all."""
     kinds = sorted(classes(profile.run), key=lambda alike: alike[0] is not profile.run.last)
-    planes = [_plane(profile, timeline) for timeline, _ in kinds]
-    # Devices of one kind share what was gathered.
     turns = sorted(
         (place, kind, device) for kind, (_, devices) in enumerate(kinds) for place, device in enumerate(devices)
     )
     shown = sorted((device, kind) for _, kind, device in turns[:MOST_DEVICES])
+    # Devices of one kind share what was gathered; of kinds that are not shown nothing is.
+    planes = {kind: _plane(profile, kinds[kind][0]) for _, kind in shown}
     return [
         planes[kind].encode(number, f"/device:TPU:{device}", _device_stats(profile, device))
         for number, (device, kind) in enumerate(shown, start=1)
