@@ -17,6 +17,7 @@ from tpusim.analysis.utilisation import layer_use
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.array import Array
 from tpusim.hardware.load import load_chip
+from tpusim.pipeline.layers import run_layers
 from tpusim.program.layers import Layer
 from tpusim.report.plots import links as plot_links
 from tpusim.report.plots import memory as plot_memory
@@ -183,6 +184,15 @@ def test_layers_add_up_to_the_core():
     assert sum(layer.time_ps for layer in layers) == (30 + 100 + 40 + 30 + 20 + 5 * 36) * US
     assert all(sum(layer.parts_ps.values()) == layer.time_ps for layer in layers)
     assert layers[0].name == "body_fusion.1"
+
+
+def test_of_thousands_of_layers_the_largest_are_drawn():
+    """A bar takes milliseconds and a quarter of a megabyte, and nobody reads a thousand of them."""
+    made = [Layer(name=f"l{n}", m=1 + n * 7919 % 1000, n=64, k=64) for n in range(1000)]
+    (ax,) = plot.layers(run_layers(made, Array(rows=64, columns=64))).axes
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == [layer.name for layer in made if layer.m > 800]
+    assert "the 200 with most slots of 1,000" in ax.get_ylabel()
 
 
 def test_roofs_of_v5e():

@@ -100,13 +100,23 @@ def _draw_heat(ax: Axes, layers: Sequence[LayerUse]) -> None:
     ax.set(yticks=[], ylim=(len(layers) - 0.4, -0.6), xlabel="unit: share of the layer's time busy (%)")
 
 
+MOST_LAYERS = 200
+"""Bars of one figure, which is then as tall as a door; each takes its time and memory to draw."""
+
+
 @styled
 def layers(rows: Sequence[tuple[Layer, ArrayRun]], ax: Axes | None = None, title: str = "") -> Figure:
     """Draw a bar for each product on a systolic array: what its slots for multiply-accumulates did, in per cent.
 
     ``rows`` are what ``run_layers`` returns. Useful ones, those beyond ragged edges while rows streamed, and those
-    that waited while tiles loaded and results drained. Returns the figure.
+    that waited while tiles loaded and results drained. Of more than ``MOST_LAYERS`` those with most slots are drawn.
+    Returns the figure.
     """
+    label = "layer (in order of the file)"
+    if len(rows) > MOST_LAYERS:
+        label = f"layer (the {MOST_LAYERS} with most slots of {len(rows):,}, in order of the file)"
+        largest = sorted(range(len(rows)), key=lambda number: -rows[number][1].slots)[:MOST_LAYERS]
+        rows = [rows[number] for number in sorted(largest)]
     ax = axes_or_new(ax, 7.4, 1.2 + 0.17 * max(4, len(rows)))
     useful = np.array([run.macs / max(1, run.slots) for _, run in rows])
     ragged = np.array([max(0, run.streamed_slots - run.macs) / max(1, run.slots) for _, run in rows])
@@ -122,7 +132,7 @@ def layers(rows: Sequence[tuple[Layer, ArrayRun]], ax: Axes | None = None, title
         feet += shares
     ax.set_yticks(range(len(rows)), [shortened(layer.name, 28) for layer, _ in rows], fontsize=6)
     ax.set(xlim=(0, 100), ylim=(len(rows) - 0.4, -0.6))
-    ax.set(xlabel="multiply-accumulate slots (%)", ylabel="layer (in order of the file)")
+    ax.set(xlabel="multiply-accumulate slots (%)", ylabel=label)
     ax.set_title(title or "systolic array (simulated)", pad=18)
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2)
     return figure_of(ax)
