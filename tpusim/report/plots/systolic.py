@@ -33,7 +33,8 @@ _WAITING = 4
 _LEAVING = 2
 _MOST_DRAWN = 32
 _MOST_NAMED = 16
-_MOST_FRAMES = 120
+# Each takes a quarter of a second to draw.
+_MOST_FRAMES = 48
 _FRAMES_PER_SECOND = 8
 _STREAMS = {
     "ws": ("weights stay; rows of the left operand enter at the left, sums leave below", "m"),
