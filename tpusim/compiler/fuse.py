@@ -42,9 +42,12 @@ _PARTIAL_REDUCE = "PartialReduce"
 
 
 class Group:
-    """Nodes that become one kernel. ``number`` is where the last of them stands in the order of the graph."""
+    """Nodes that become one kernel.
 
-    __slots__ = ("made", "nodes", "number", "outputs", "product", "reads", "space", "targets")
+    ``number`` is where the last of them stands in the order of the graph, ``earliest`` where the first output does.
+    """
+
+    __slots__ = ("earliest", "made", "nodes", "number", "outputs", "product", "reads", "space", "targets")
 
     def __init__(self, node: Node, number: int) -> None:
         self.nodes: dict[Node, None] = {}
@@ -54,12 +57,12 @@ class Group:
         self.outputs: dict[Node, None] = {}
         # The opcodes of its outputs.
         self.made: set[str] = set()
-        self.number = number
+        self.number = self.earliest = number
         self.product: Node | None = None
         # The sizes that its loop goes over: those that a reduction takes in, of what is put in, or of the result.
         self.space = elements_of(node.operands[_LOOPS_OVER[node.opcode]] if node.opcode in _LOOPS_OVER else node)
         self.join(node)
-        self.leave(node)
+        self.leave(node, number)
 
     def uses(self, node: Node) -> bool:
         """Return whether something in this kernel uses a node."""
@@ -74,9 +77,10 @@ class Group:
         if node.opcode in PRODUCTS:
             self.product = node
 
-    def leave(self, node: Node) -> None:
-        """Let a node of this kernel be one of its results."""
+    def leave(self, node: Node, number: int) -> None:
+        """Let a node of this kernel, which stands at a number, be one of its results."""
         self.outputs[node] = None
+        self.earliest = min(self.earliest, number)
         self.made.add(node.opcode)
 
 
@@ -104,6 +108,9 @@ class _Fusion:
         self.owner: dict[Node, Group] = {}
         # By kernel what it reads from memory and does not make, and why.
         self.apart: dict[Group, dict[Node, str]] = {}
+        # Once all nodes are placed: what uses each kernel, and which one a kernel has gone into.
+        self.followers: dict[Group, set[Node | Group]] = {}
+        self.merged: dict[Node | Group, Group] = {}
 
     def run(self) -> None:
         for node in reversed(self.nodes):
@@ -129,7 +136,7 @@ class _Fusion:
         joined = next((group for group in groups if self._can_leave(node, group, groups)), None)
         group = joined or Group(node, self.number[node])
         group.join(node)
-        group.leave(node)
+        group.leave(node, self.number[node])
         self.made_in[node] = [group]
         self.owner[node] = group
 
@@ -215,19 +222,35 @@ class _Fusion:
             unit = todo.pop()
             if unit is end:
                 return True
-            made = unit.outputs if isinstance(unit, Group) else (unit,)
             # What begins after it ends cannot lead to it.
-            if min(self.number[node] for node in made) > end.number:
+            if (unit.earliest if isinstance(unit, Group) else self.number[unit]) > end.number:
                 continue
-            later = set(self._users_of(*made)) - seen
+            later = self._after(unit) - seen
             seen |= later
             todo.extend(later)
         return False
+
+    def _after(self, unit: Node | Group) -> set[Node | Group]:
+        """Return what uses something that a kernel, or a node that is in none, makes."""
+        if isinstance(unit, Node):
+            return set(self._users_of(unit))
+        found = self.followers.get(unit)
+        if found is None:
+            return set(self._users_of(*unit.outputs))
+        if not self.merged.keys().isdisjoint(found):
+            found = self.followers[unit] = {self._now(one) for one in found} - {unit}
+        return found
+
+    def _now(self, unit: Node | Group) -> Node | Group:
+        while unit in self.merged:
+            unit = self.merged[unit]
+        return unit
 
     # Kernels that read the same.
 
     def _merge_siblings(self) -> None:
         """Make reductions of a large array together, and slices of it of the same sizes."""
+        self.followers = {group: self._after(group) for group in dict.fromkeys(self.owner.values())}
         for node in (node for node in self.nodes if not node.is_small):
             for opcode in sorted(SIBLINGS):
                 groups = [group for group in self._groups_using(node) if _only(opcode, group)]
@@ -251,7 +274,7 @@ class _Fusion:
             return False
         if _writes_over(first, group) or _writes_over(group, first):
             return False
-        others = [unit for unit in self._users_of(*first.outputs) if unit is not group and unit is not first]
+        others = self._after(first) - {group, first}
         return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
 
     def _merge(self, first: Group, other: Group) -> None:
@@ -261,6 +284,9 @@ class _Fusion:
         first.outputs.update(other.outputs)
         first.made |= other.made
         first.number = max(first.number, other.number)
+        first.earliest = min(first.earliest, other.earliest)
+        self.followers[first] = (self._after(first) | self._after(other)) - {first, other}
+        self.merged[other] = first
         self.apart.setdefault(first, {}).update(self.apart.pop(other, {}))
         for node in other.nodes:
             self.made_in[node] = list(dict.fromkeys(first if g is other else g for g in self.made_in[node]))
