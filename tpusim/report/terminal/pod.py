@@ -19,7 +19,7 @@ OPEN_ORDER = "a mesh of jax.devices() as listed, host by host, has another: `tpu
 
 def render_pod(use: PodUse, console: Printer) -> None:
     """Print where the time of the devices went, the bandwidth of the longest collectives, and how full links were."""
-    sizes = "x".join(map(str, use.sizes)) + (f", {use.slices} slices" if use.slices > 1 else "")
+    sizes = (f"{use.slices} slices of " if use.slices > 1 else "") + "x".join(map(str, use.sizes))
     console.print()
     console.print(f"devices   {use.device_count} on {sizes} chips, {_ORDERS[use.device_order]}")
     if use.is_order_open:
