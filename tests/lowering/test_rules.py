@@ -13,6 +13,7 @@ from tpusim.hardware.load import load_chip
 from tpusim.ir.ops import OPERATIONS
 from tpusim.lowering.scope import RULES
 from tpusim.program.steps import Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop, Wait
+from tpusim.program.verify import verify_program
 from tpusim.program.work import Work
 
 BIG = "f32[1024,1024]{1,0:T(8,128)}"
@@ -350,6 +351,19 @@ ENTRY e {{
 }}
 """
     assert lower_module_text(text).alias_bytes == 4 * MIB
+
+
+def test_what_lies_on_the_host_is_written_over_nothing_of_the_device():
+    """An offloaded argument that a result takes over is in no figure of the device's memory."""
+    host = "f32[1024,1024]{1,0:T(8,128)S(5)}"
+    text = (
+        "HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, must-alias) }\n\nENTRY e {\n"
+        f"  p = {host} parameter(0)\n  q = f32[8,128]{{1,0:T(8,128)}} parameter(1)\n"
+        f"  n = f32[8,128]{{1,0:T(8,128)}} negate(q)\n  ROOT r = ({host}, f32[8,128]{{1,0:T(8,128)}}) tuple(p, n)\n}}\n"
+    )
+    program = lower_module_text(text)
+    verify_program(program)
+    assert (program.argument_bytes, program.alias_bytes) == (4096, 0)
 
 
 def test_registered_cost_is_taken(registered):

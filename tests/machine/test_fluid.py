@@ -104,9 +104,9 @@ def test_ends_are_those_of_the_definition(transfers):
 
 
 def test_thousands_of_limited_flows_are_not_gone_through_for_each():
-    """All share at first, and each may change over once: shared anew one by one, they would take a minute."""
+    """All share at first, and each may change over once: shared anew for each end, they would take six seconds."""
     count = 4000
     begin = process_time()
     ends = ends_of([(0, 1000 + number, (1 + number % 7) / count) for number in range(count)])
-    assert process_time() - begin < 4
+    assert process_time() - begin < 1.5
     assert min(ends) == ends[0] == 1000 * count

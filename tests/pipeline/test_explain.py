@@ -65,13 +65,37 @@ def test_a_collective_in_the_best_order_is_left_alone():
     assert facts.reached_bytes_per_second == pytest.approx(facts.reachable_bytes_per_second)
 
 
-@pytest.mark.parametrize(("devices", "runs"), [(256, 1 + 70), (2048, 1 + 2**16 // 2048)])
-def test_of_thousands_of_devices_few_orders_are_tried(monkeypatch, devices, runs):
+def ring(number: int, devices: int) -> int:
+    """Send to the next."""
+    return (number + 1) % devices
+
+
+def transposed(number: int, devices: int) -> int:
+    """Send across a mesh of 16 rows."""
+    return number % 16 * (devices // 16) + number // 16
+
+
+def anywhere(number: int, devices: int) -> int:
+    """Send by no pattern: squares modulo a prime are half of all numbers, the others follow in order."""
+    places = sorted(range(devices), key=lambda n: (n * n + 7 * n) * 7919 % 1009)
+    return places[number]
+
+
+@pytest.mark.parametrize(
+    ("target", "devices", "runs"),
+    [
+        (ring, 256, 1 + 70),
+        (transposed, 256, 1 + 70),
+        (ring, 2048, 1 + 2**16 // 2048),
+        (anywhere, 256, 1 + 2**16 // 256 // 16),
+    ],
+)
+def test_of_thousands_of_devices_few_orders_are_tried(monkeypatch, target, devices, runs):
     """Of 256 all: 7 shapes of two axes, 21 of three in three orders that two axes do not have; and their own order."""
     tried = list[Program]()
     monkeypatch.setattr(device_orders, "own_ps", lambda program, *_: tried.append(program) or 0)
-    ring = tuple((number, (number + 1) % devices) for number in range(devices))
-    step = Collective(name="a", opcode="collective-permute", kind="collective-permute", n_bytes=1e6, pairs=ring)
+    pairs = tuple((number, target(number, devices)) for number in range(devices))
+    step = Collective(name="a", opcode="collective-permute", kind="collective-permute", n_bytes=1e6, pairs=pairs)
     program = Program(name="p", chip="v5p", steps=(step,), device_count=devices)
     device_orders.orders_by_time(program, load_chip("v5p"), None, step)
     assert len(tried) == runs

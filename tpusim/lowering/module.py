@@ -27,11 +27,12 @@ from tpusim.program.device_order import moved_to
 from tpusim.program.module import Program
 from tpusim.semantics.contexts import EntryContext
 from tpusim.semantics.device_groups import stated_order
+from tpusim.semantics.infer.types import subshape
 from tpusim.semantics.marks import TOPOLOGY, mark_of
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.semantics.verify.module import Verified
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import Shape, TupleShape, leaves, node_number, nodes
+from tpusim.shapes.shape import Shape, TupleShape, leaves
 
 if TYPE_CHECKING:
     from tpusim.program.buffers import Buffer
@@ -123,11 +124,15 @@ def device_bytes(shape: Shape) -> int:
 
 def alias_bytes(module: Module) -> int:
     """Return the physical bytes of the results that ``input_output_alias`` writes over arguments."""
-    result = module.entry.root.shape
-    parts, aliases = list(nodes(result)), module.attributes.get("input_output_alias", ())
-    numbers = (node_number(result, alias.output_index) for alias in aliases)
-    # An index that leads nowhere is for the verifier to report.
-    return sum(physical_bytes(parts[number]) for number in numbers if number is not None)
+    result, parameters = module.entry.root.shape, module.entry.parameters
+    found = 0
+    for alias in module.attributes.get("input_output_alias", ()):
+        written = subshape(result, alias.output_index)
+        taken = subshape(parameters[alias.parameter].shape, alias.parameter_index)
+        # What lies on the host's side is no memory of the device, and an index that leads nowhere the verifier's.
+        if written is not None and taken is not None:
+            found += min(device_bytes(written), device_bytes(taken))
+    return found
 
 
 def table_bytes(shape: Shape, chip: Chip) -> int:

@@ -93,9 +93,8 @@ class Network(Fluid[Transfer]):
         extra = chip.ici.local_bytes_per_second, *(chip.pod.dcn_bytes_per_second,) * 2
         self._bytes_per_ps = link_rates(pod, ici, extra) / PS_PER_SECOND
         self._demands: dict[int, LinkDemand] = {}
-        # All that was moved, one after another, each with how often, in so many trips: what a loop or a call sums up is
-        # its own, and it copies nothing of others.
-        self._moved: list[tuple[Moved, int, int]] = []
+        # What was moved between two places to repeat from: what a loop or a call sums up is its own, not all before it.
+        self._moved: list[dict[LinkDemand, float]] = [{}]
         self._rates: dict[tuple[int, ...], list[float]] = {}
         self._flows: list[Transfer] = []
         self._is_stale = False
@@ -112,28 +111,32 @@ class Network(Fluid[Transfer]):
         if demand is None:
             # It keeps its load, so that no other load can take its address.
             demand = self._demands[id(load.links)] = LinkDemand(load, self._bytes_per_ps)
-        self._moved.append((((demand, n_bytes),), 1, 1))
+        self.add(((demand, n_bytes),))
         self._begin(Transfer(demand, n_bytes, on_end))
 
     def mark(self) -> int:
-        """Return where the list of all that was moved ends, to give to ``repeat`` or ``since`` later."""
-        return len(self._moved)
+        """Return the place in all that was moved to give to ``repeat`` or ``since`` later."""
+        if self._moved[-1]:
+            self._moved.append({})
+        return len(self._moved) - 1
 
     def since(self, mark: int) -> Moved:
         """Return what has been moved since ``mark``, to give to ``add`` later."""
         found: dict[LinkDemand, float] = {}
-        for moved, times, trips in self._moved[mark:]:
-            for demand, n_bytes in moved:
-                found[demand] = found.get(demand, 0.0) + n_bytes * times / trips
+        for stretch in self._moved[mark:]:
+            for demand, n_bytes in stretch.items():
+                found[demand] = found.get(demand, 0.0) + n_bytes
         return tuple(found.items())
 
     def repeat(self, mark: int, times: int, trips: int = 1) -> None:
         """Count so many times more what has been moved since ``mark`` in each of some equal trips."""
-        self._moved.append((self.since(mark), times, trips))
+        self.add([(demand, n_bytes * times / trips) for demand, n_bytes in self.since(mark)])
 
     def add(self, moved: Moved) -> None:
         """Count what was moved between two marks once more."""
-        self._moved.append((moved, 1, 1))
+        stretch = self._moved[-1]
+        for demand, n_bytes in moved:
+            stretch[demand] = stretch.get(demand, 0.0) + n_bytes
 
     def uses(self) -> LinkUses:
         """Return what every link carried that carried anything."""

@@ -27,7 +27,7 @@ def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = 
     found = load_layers(layers) if isinstance(layers, str | Path) else layers
     if model == "fast":
         return list(zip(found, _each(lambda layer: run_gemm(layer, array), found), strict=True))
-    _check_cycles(found, array, ": use --model fast")
+    _check_cycles(found, array, ": the model 'fast' has no such limit")
     # Numba loads only where cycles are counted.
     from tpusim.systolic.count import count_layer
 

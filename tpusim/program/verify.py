@@ -224,7 +224,7 @@ def _plain_fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
 def _misfit(number: Any) -> str:
     """Return what is wrong with a number, nothing if it may be."""
     if not isinstance(number, (int, float)):
-        return f"expected a number, found {number!r:.80}"
+        return f"expected an int or a float, found {number!r:.80}"
     # Whole numbers travel as 64 bits.
     most = COUNT.most if isinstance(number, int) else _MOST
     if number == 0 or _LEAST <= number <= most:

@@ -170,6 +170,6 @@ def _factors(items: str, known: Mapping[str, Any]) -> Iterator[float]:
     for name in items.split("*"):
         value = known.get(name.strip())
         if not isinstance(value, int | float):
-            hint = f" of {value!r}" if value is not None else did_you_mean(name, list(known))
+            hint = f", which is {value!r}" if value is not None else did_you_mean(name, list(known))
             raise ConfigError(f"items: expected variables of the program with numbers, found {name!r}{hint}")
         yield float(value)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.files import read_toml
-from tpusim.hardware.fields import FIELDS, field_of
+from tpusim.hardware.fields import FIELDS, TEXT_KEYS, field_of
 from tpusim.ir.module import Module
 from tpusim.pipeline.schedules import check_schedule
 from tpusim.study.axes import Axis, read_axis
@@ -135,8 +135,10 @@ def _programs(sources: Any, axes: Sequence[Axis], folder: Path) -> list[ProgramT
 def _check_variables(variables: Iterable[str], where: str) -> None:
     """Refuse a name in braces under which tables have something else."""
     for name in sorted(variables):
-        if name in COLUMNS or name in FIELDS or name == "schedule":
-            what = "a key of the chip" if name in FIELDS else "a column of the table"
+        # What a chip is called or described by is no figure that a row would seem to have.
+        is_figure = name in FIELDS and not (name in TEXT_KEYS or FIELDS[name].is_report_only)
+        if name in COLUMNS or is_figure or name == "schedule":
+            what = "a key of the chip" if is_figure else "a column of the table"
             raise ConfigError(f"{where}: programs: expected another name than {{{name}}}, which is {what}")
 
 

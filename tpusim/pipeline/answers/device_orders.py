@@ -28,9 +28,6 @@ _TRIED_DEVICES = 2**16
 _APART = 16
 """How many devices one counts for where all are run one by one."""
 
-_OFFSETS = 16
-"""From source to target, by number, in what is sent along the axes of a mesh: at most so many."""
-
 _RUN = 3
 """Orders, the best for the collectives by themselves, that the whole program is run in."""
 
@@ -78,13 +75,14 @@ def orders_by_time(program: Program, chip: Chip, topology: Topology | None, *ste
     """Return the orders of devices in which some collectives by themselves are faster, the fastest first.
 
     Orders are tried that come from transposing the devices' numbers, in shapes of up to three axes (all of them for
-    hundreds of devices), and along a ring of neighbours. What the whole run takes is left open.
+    hundreds of devices, unless they send to each other without a pattern), and along a ring of neighbours. What the
+    whole run takes is left open.
     """
     alone = by_itself(program, *steps)
     least_ps = own_ps(alone, chip, topology)
     found = []
     own = program.device_order or tuple(range(program.devices_needed))
-    # Where no pattern is in what they send, no two devices are alike, and no order is much better than another.
+    # Where no pattern is in what they send, no two devices are alike, and runs are dear: some orders have to do.
     each = len(own) * (1 if all(_has_pattern(step, len(own)) for step in steps) else _APART)
     few = islice(_orders(own), max(1, _TRIED_DEVICES // each))
     for shape, axes, devices in chain(few, _along_ring(program, chip, topology)):
@@ -95,7 +93,8 @@ def orders_by_time(program: Program, chip: Chip, topology: Topology | None, *ste
 
 
 def _has_pattern(step: Collective, devices: int) -> bool:
-    return len({(target - source) % devices for source, target in step.pairs}) <= _OFFSETS
+    """Return whether targets lie as far from their sources as others: along axes, across a transposed mesh."""
+    return len({(target - source) % devices for source, target in step.pairs}) <= devices // 2
 
 
 def _orders(own: tuple[int, ...]) -> Iterator[_Order]:

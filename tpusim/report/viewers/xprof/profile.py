@@ -18,7 +18,7 @@ from tpusim.files import write_whole
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, LOAD, MATRIX, STORE, UNITS
 from tpusim.report.result import ResultLike
-from tpusim.report.viewers.events import Event, unrolled
+from tpusim.report.viewers.events import Event, most_events, unrolled
 from tpusim.report.viewers.lines import instruction_lines
 from tpusim.report.viewers.xprof import wire
 from tpusim.report.viewers.xprof.hlo import hlo_proto
@@ -102,14 +102,15 @@ def _device_planes(profile: Profile) -> list[bytes]:
     )
     shown = sorted((device, kind) for _, kind, device in turns[:MOST_DEVICES])
     # Devices of one kind share what was gathered; of kinds that are not shown nothing is.
-    planes = {kind: _plane(profile, kinds[kind][0]) for _, kind in shown}
+    most = most_events(len({kind for _, kind in shown}))
+    planes = {kind: _plane(profile, kinds[kind][0], most) for _, kind in shown}
     return [
         planes[kind].encode(number, f"/device:TPU:{device}", _device_stats(profile, device))
         for number, (device, kind) in enumerate(shown, start=1)
     ]
 
 
-def _plane(profile: Profile, timeline: Timeline) -> Plane:
+def _plane(profile: Profile, timeline: Timeline, most: int) -> Plane:
     """Return what the planes of devices with this time line have in common."""
     plane, total_ps = Plane(), timeline.total_ps
     step = plane.add_metadata("0", "simulated run", {})
@@ -117,7 +118,7 @@ def _plane(profile: Profile, timeline: Timeline) -> Plane:
     program = plane.add_metadata(profile.module_name, "", {"program_id": profile.program_id})
     whole = {"group_id": 0, "run_id": 1, "program_id": profile.program_id}
     plane.add_line("XLA Modules", [plane.event(program, 0, total_ps, whole)], total_ps)
-    _add_ops(plane, profile, unrolled(timeline), total_ps)
+    _add_ops(plane, profile, unrolled(timeline, most), total_ps)
     return plane
 
 
