@@ -14,17 +14,17 @@ _ALWAYS: Interval = (-(1 << 62), 1 << 62)
 
 
 class Homes:
-    """Places in order, by their numbers, and when each is taken: at first in the intervals that are given."""
+    """Places in order, by their numbers, and when each is taken: at first in given intervals, which are in order."""
 
     def __init__(self, taken: Sequence[Iterable[Interval]]) -> None:
         self._places = len(taken)
         self._count = 1 << (len(taken) - 1).bit_length()
         # Node n has the nodes 2n and 2n + 1 below it, the last half are the places; there is none at 0.
-        ends: list[list[Interval]] = [sorted(intervals) for intervals in taken]
+        ends: list[list[Interval]] = [list(intervals) for intervals in taken]
         ends += [[_ALWAYS] for _ in range(self._count - len(taken))]
         self._taken: list[list[Interval]] = [[] for _ in range(self._count)] + ends
         for node in range(self._count - 1, 0, -1):
-            self._taken[node] = common(self._taken[2 * node], self._taken[2 * node + 1])
+            self._taken[node] = _common(self._taken[2 * node], self._taken[2 * node + 1])
 
     def first_free(self, intervals: Sequence[Interval], least: int) -> int | None:
         """Return the first place from ``least`` on that is free in all of some intervals."""
@@ -49,11 +49,11 @@ class Homes:
             for interval in new:
                 insort(self._taken[node], interval)
             # What is new above is taken in the other half already.
-            new = common(new, self._taken[node ^ 1])
+            new = _common(new, self._taken[node ^ 1])
             node //= 2
 
 
-def common(intervals: Iterable[Interval], taken: Sequence[Interval]) -> list[Interval]:
+def _common(intervals: Iterable[Interval], taken: Sequence[Interval]) -> list[Interval]:
     """Return what intervals have in common with others; each are disjoint and in order."""
     found: list[Interval] = []
     for first, last in intervals:

@@ -61,8 +61,6 @@ class Group:
         self.product: Node | None = None
         # The sizes that its loop goes over: those that a reduction takes in, of what is put in, or of the result.
         self.space = elements_of(node.operands[_LOOPS_OVER[node.opcode]] if node.opcode in _LOOPS_OVER else node)
-        self.join(node)
-        self.leave(node, number)
 
     def uses(self, node: Node) -> bool:
         """Return whether something in this kernel uses a node."""

@@ -181,6 +181,7 @@ class SharedMemory(Fluid[MemoryFlow]):
     def _add(self, flow: MemoryFlow) -> None:
         # Not counting what moves before it begins.
         self._advance()
+        # One that will be held is so at once: nothing of it is rounded by what the others have moved.
         share = (self._bytes_per_ps - self._held_rate) / (self._sharers + 1)
         (self._hold if flow.limit <= share else self._share)(flow, flow.left)
 

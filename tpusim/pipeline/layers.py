@@ -36,14 +36,18 @@ def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = 
 
 def _each(run: Callable[[Layer], R], layers: Sequence[Layer]) -> list[R]:
     """Run each layer, of those that differ in names alone one: a depthwise convolution has one for each channel."""
-    unnamed = [structs.replace(layer, name="") for layer in layers]
+    unnamed = list(map(_unnamed, layers))
     runs = {unlike: run(layer) for unlike, layer in dict(zip(unnamed, layers, strict=True)).items()}
     return [runs[layer] for layer in unnamed]
 
 
+def _unnamed(layer: Layer) -> Layer:
+    return structs.replace(layer, name="")
+
+
 def _check_cycles(layers: Sequence[Layer], array: Array, hint: str = "") -> None:
     """Raise UnsupportedError if all layers together have too many cycles to go through one by one."""
-    cycles = sum({structs.replace(layer, name=""): run_gemm(layer, array).cycles for layer in layers}.values())
+    cycles = sum(run_gemm(layer, array).cycles for layer in set(map(_unnamed, layers)))
     if fault := CYCLES.fault(cycles):
         raise UnsupportedError(f"{layers[0].name if len(layers) == 1 else 'layers'}: {fault}{hint}")
 

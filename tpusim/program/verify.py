@@ -57,10 +57,11 @@ def _device_faults(program: Program) -> Iterator[str]:
     if program.device_order and sorted(program.device_order) != list(range(program.devices_needed)):
         found = f"{program.device_order!r:.200}"
         yield f"device_order: expected each of {program.devices_needed} devices once, found {found}"
-    try:
-        parse_topology(program.topology or "1x1")
-    except ConfigError as error:
-        yield str(error)
+    if program.topology:
+        try:
+            parse_topology(program.topology)
+        except ConfigError as error:
+            yield str(error)
 
 
 def _buffer_faults(program: Program) -> Iterator[str]:
@@ -154,8 +155,8 @@ def _tile_faults(step: Kernel) -> Iterator[str]:
         yield f"classes: expected runs of all {len(step.parts)} parts, and moves of at most {len(step.streams)} streams"
     if step.loops and prod(loop.trips for loop in step.loops) != step.tiles:
         yield f"expected loops whose trips multiply to {step.tiles} tiles, found {[x.trips for x in step.loops]}"
-    if step.classes and sum(one.tiles for one in step.classes) != step.tiles:
-        yield f"classes: expected {step.tiles} tiles in all, found {sum(one.tiles for one in step.classes)}"
+    if step.classes and (tiles := sum(one.tiles for one in step.classes)) != step.tiles:
+        yield f"classes: expected {step.tiles} tiles in all, found {tiles}"
 
 
 def _work_faults(place: str, work: Work) -> Iterator[str]:
