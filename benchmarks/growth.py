@@ -103,6 +103,23 @@ def joins(count: int) -> str:
     return _module([*lines, joined], result=whole)
 
 
+def carried(count: int) -> str:
+    """Return a loop that carries ``count`` arrays, each added to the sum of those before it."""
+    state = f"({', '.join([_COUNT, *[_ARRAY] * count])})"
+    given = (f"g_{n} = {_ARRAY} get-tuple-element(q), index={n + 1}" for n in range(count))
+    sums = (f"s_{n} = {_ARRAY} add(g_{n}, {f's_{n - 1}' if n else 'g_0'})" for n in range(count))
+    counter = f"q = {state} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n  e = {_COUNT} constant(1)\n  "
+    body = "\n  ".join((*given, *sums, f"j = {_COUNT} add(i, e)"))
+    made = ", ".join(f"s_{n}" for n in range(count))
+    before = (
+        f"\nless {{\n  {counter}n = {_COUNT} constant(9)\n  ROOT l = pred[]{{:T(512)}} compare(i, n), direction=LT\n}}\n"
+        f"\nbody {{\n  {counter}{body}\n  ROOT r = {state} tuple(j, {made})\n}}\n"
+    )
+    begin = f"z = {_COUNT} constant(0)", f"t = {state} tuple(z, {', '.join(['p'] * count)})"
+    loop = f"w = {state} while(t), condition=less, body=body"
+    return _module([*begin, loop, f"ROOT r = {_ARRAY} get-tuple-element(w), index={count}"], before)
+
+
 def calls(levels: int) -> str:
     """Return a call graph of ``levels`` computations, each of which calls the next twice."""
     each = (
@@ -269,6 +286,7 @@ PROGRAMS = {
     "outputs": Kind(outputs, (1_000, 4_000, 16_000)),
     "updates": Kind(updates, (1_000, 4_000, 16_000)),
     "joins": Kind(joins, (1_000, 4_000, 16_000)),
+    "carried": Kind(carried, (1_000, 2_000, 4_000)),
     "calls": Kind(calls, (150, 300, 600)),
     "ladder": Kind(ladder, (150, 300, 600)),
     "branches": Kind(branches, (150, 300, 600)),

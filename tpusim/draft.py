@@ -5,7 +5,7 @@ Modules stay frozen. ``Draft(module)`` reads one into graphs, passes change thes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
@@ -73,9 +73,15 @@ class Node:
 
     def replace_operand(self, old: Node, new: Node) -> None:
         """Use ``new`` wherever it uses ``old``."""
-        self.operands = [new if operand is old else operand for operand in self.operands]
-        old.users.pop(self, None)
-        new.users[self] = None
+        self.replace_operands({old: new})
+
+    def replace_operands(self, others: Mapping[Node, Node]) -> None:
+        """Use other nodes in place of those of its operands that ``others`` has."""
+        replaced = [operand for operand in self.operands if operand in others]
+        self.operands = [others.get(operand, operand) for operand in self.operands]
+        for operand in replaced:
+            operand.users.pop(self, None)
+            others[operand].users[self] = None
 
 
 class Graph:

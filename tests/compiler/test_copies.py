@@ -134,6 +134,13 @@ def test_what_a_loop_carries_twice_and_changes_has_two_places():
     assert copied(drawn) == ["x"]
 
 
+def test_what_a_loop_carries_twice_and_changes_once_has_two_places():
+    """Else the one that it only reads would change with the other."""
+    body = SWAPPED.replace("tuple(next, c, d)", "tuple(next, d, b)")
+    made = compiled(TWICE.replace("MADE", "broadcast(number), dimensions={}"), regions=body)
+    assert [i.opcode for i in made.entry.instructions].count("broadcast") == 2
+
+
 TRIPS = """
 more {
   p = (s32[], f32[64,128], f32[64,128]) parameter(0)
@@ -187,3 +194,16 @@ def test_what_a_loop_reads_when_the_new_one_is_there_is_copied(x, y, copies):
     text = f"HloModule test\n{TRIPS.replace('BODY', body)}\nENTRY main {{\n{LOOP_OF_TRIPS}\n}}\n"
     expected = execute(parse_module(SourceText("test", text)), inputs)
     np.testing.assert_array_equal(execute(module, inputs), expected)
+
+
+def test_a_loop_that_uses_each_array_twice_is_compiled_at_once():
+    """Sixty layers have 2**60 ways through them, from what is read to what is written in its place."""
+    layers = "".join(
+        f"l{n} = f32[64,128] exponential({f'm{n - 1}' if n else 'x'})\n"
+        f"k{n} = f32[64,128] negate({f'm{n - 1}' if n else 'x'})\nm{n} = f32[64,128] multiply(l{n}, k{n})\n"
+        for n in range(60)
+    )
+    body = f"{layers}ROOT r = (s32[], f32[64,128], f32[64,128]) tuple(next, m59, y)"
+    module = compiled(LOOP_OF_TRIPS, regions=TRIPS.replace("BODY", body))
+    loop = next(i for i in module.entry if i.opcode == "while")
+    assert not any(i.opcode == "copy" for i in module[loop.attributes["body"]])

@@ -22,6 +22,7 @@ SIZES = {
     "outputs": (400, 800, 1600),
     "updates": (1000, 2000, 4000),
     "joins": (1000, 2000, 4000),
+    "carried": (250, 500, 1000),
     "calls": (150, 300, 600),
     "ladder": (150, 300, 600),
     "branches": (150, 300, 600),
@@ -58,7 +59,7 @@ def test_time_grows_with_the_program(kind):
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_garbage_of_others")
 @pytest.mark.parametrize("schedule", ["compiled", "retiled"])
-@pytest.mark.parametrize("kind", ["chain", "loops", "fed", "joins"])
+@pytest.mark.parametrize("kind", ["chain", "loops", "fed", "joins", "carried"])
 def test_compiling_grows_with_the_program(kind, schedule):
     """As running does: a draft that was written once for each of the loops inside one another grew as their square."""
 

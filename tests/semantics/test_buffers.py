@@ -60,6 +60,18 @@ def test_a_buffer_in_a_tuple_in_a_tuple_is_followed():
     assert "buffer_c4" in labels(*lines)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_tuple_of_one_buffer_twice_hands_on_one_buffer(count):
+    """Whichever element is written, it is the same; thirty such tuples one behind the other have 2**30 ways."""
+    lines = ["t0 = (b(f32[2]), b(f32[2])) tuple(b, b)"]
+    for n in range(1, 31):
+        lines += [f"{name}{n} = b(f32[2]) get-tuple-element(t{n - 1}), index={at}" for at, name in enumerate("gh")]
+        lines.append(f"t{n} = (b(f32[2]), b(f32[2])) tuple(g{n}, h{n})")
+    lines += [f"w{at} = b(f32[2]) get-tuple-element(t30), index={at}" for at in range(2)]
+    lines += [f"c{at} = b(f32[2]) {UPDATE}(w{at}, p, s)" for at in range(count)]
+    assert set(labels(PIN, *lines, unpin("c0"))) == ({"buffer_c4"} if count > 1 else set())
+
+
 LOOP = """condition {{ q = (b(f32[2]), f32[2]) parameter(0) ROOT t = pred[] constant(false) }}
 body {{
   q = (b(f32[2]), f32[2]) parameter(0)

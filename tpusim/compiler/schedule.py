@@ -117,8 +117,8 @@ class _ListOrder:
         n_bytes = self.memory.n_bytes
         return n_bytes[node] - sum(n_bytes[held] for held in self.memory.reads[node] if self.left[held] == 1)
 
-    def _take(self, node: Node) -> list[Node]:
-        """Let a node run; return those that may have become ready or cheaper."""
+    def _take(self, node: Node) -> Iterable[Node]:
+        """Let a node run; return those that may have become ready or cheaper, each once."""
         changed = []
         for held in self.memory.reads[node]:
             self.left[held] -= 1
@@ -126,7 +126,7 @@ class _ListOrder:
         for user in (user for user in node.users if user in self.waiting):
             self.waiting[user] -= 1
             changed.append(user)
-        return changed
+        return dict.fromkeys(changed)
 
 
 def _made_bytes(node: Node) -> int:

@@ -8,7 +8,8 @@ Source: XLA, CopyInsertion.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
@@ -26,20 +27,27 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
         number = {node: at for at, node in enumerate(graph.order())}
         given = _kept_arguments(draft) if graph is draft.entry else set()
         for node in number:
-            for user, at in list(_updated(draft, node)):
-                updated = user.operands[at]
+            user, places = _updated(draft, node)
+            operands = list(user.operands)
+            # What is handed over twice is two arrays from then on.
+            times = Counter(operands)
+            for at in places:
+                updated = operands[at]
                 later = any(number.get(other, -1) > number[node] for other in updated.users if other is not user)
-                shared = updated in user.operands[:at]
-                if later or shared or updated is graph.root or _is_kept(updated, given):
-                    operands = list(user.operands)
+                if later or times[updated] > 1 or updated is graph.root or _is_kept(updated, given):
                     operands[at] = _another(graph, updated)
-                    user.take(operands)
+                    times[updated] -= 1
+            if operands != user.operands:
+                user.take(operands)
 
 
 def _copy_what_is_read_late(draft: Draft, body: Graph) -> None:
     """Copy what a loop's body still reads when what it carries on instead, to the same place, has been made."""
     if body.root.opcode != "tuple":
         return
+    number = {node: at for at, node in enumerate(body.order())}
+    spoilt: dict[Node, set[Node]] = {}
+    copied: dict[Node, Node] = {}
     for given in [user for user in body.parameters[0].users if user.opcode == "get-tuple-element"]:
         made = body.root.operands[given.attributes["index"]]
         if made is given or made.is_small or not isinstance(made.shape, ArrayShape):
@@ -47,45 +55,51 @@ def _copy_what_is_read_late(draft: Draft, body: Graph) -> None:
         maker = made
         while maker.opcode in VIEWS | {"get-tuple-element"} and maker.operands[0] is not body.parameters[0]:
             maker = maker.operands[0]
-        before = _made_before(maker)
-        late = [user for user in _readers(given) if user not in before and not _shares(draft, user, maker, given)]
-        if late:
-            copy = body.add("copy", given.shape, [given], like=given)
-            for user in list(given.users):
-                if user is not copy:
-                    user.replace_operand(given, copy)
+        if maker not in spoilt:
+            spoilt[maker] = _cannot_write_over(draft, maker)
+        # What nobody needs has no place in the order.
+        readers = [user for user in _readers(given) if user in number]
+        late = [user for user in readers if user is not maker and not _is_made_of(maker, user, number)]
+        if late or (maker in readers and given in spoilt[maker]):
+            copied[given] = body.add("copy", given.shape, [given], like=given)
+    for user in dict.fromkeys(user for given, copy in copied.items() for user in given.users if user is not copy):
+        user.replace_operands(copied)
 
 
 def _readers(node: Node) -> Iterator[Node]:
     """Yield what reads an array, under whatever name."""
-    for user in node.users:
-        yield from _readers(user) if user.opcode in VIEWS else (user,)
-
-
-def _made_before(node: Node) -> set[Node]:
-    """Return all that a node is made of."""
-    todo, seen = [node], set[Node]()
+    todo = [*node.users]
     while todo:
-        new = set(todo.pop().operands) - seen
+        user = todo.pop()
+        if user.opcode in VIEWS:
+            todo += user.users
+        else:
+            yield user
+
+
+def _is_made_of(node: Node, made: Node, number: Mapping[Node, int]) -> bool:
+    """Return whether one node, which is another one, is needed to make the other; ``number`` is their place in order."""
+    todo, seen = [node], set[Node]()
+    while todo and made not in seen:
+        # What stands before it is not made of it.
+        new = {operand for operand in todo.pop().operands if number[operand] >= number[made]} - seen
         seen |= new
         todo.extend(new)
-    return seen
+    return made in seen
 
 
-def _shares(draft: Draft, user: Node, maker: Node, given: Node) -> bool:
-    """Return whether a node can write what it makes where it reads an array, element by element."""
-    if user is not maker:
-        return False
-    if user.opcode != "fusion":
-        return user.opcode in ELEMENTWISE | IN_PLACE
-    inner = draft.graphs[user.attributes["calls"]]
-    todo = [inner.parameters[at] for at, operand in enumerate(user.operands) if operand.source is given]
-    while todo:
-        node = todo.pop()
-        if any(each.opcode not in ELEMENTWISE | IN_PLACE | VIEWS | {"tuple"} for each in node.users):
-            return False
-        todo.extend(node.users)
-    return True
+def _cannot_write_over(draft: Draft, maker: Node) -> set[Node]:
+    """Return the arrays in whose place a node cannot write what it makes, since it reads them in another order."""
+    if maker.opcode != "fusion":
+        return set() if maker.opcode in ELEMENTWISE | IN_PLACE else {operand.source for operand in maker.operands}
+    inner = draft.graphs[maker.attributes["calls"]]
+    in_order = ELEMENTWISE | IN_PLACE | VIEWS | {"tuple"}
+    spoilt: set[Node] = set()
+    for node in reversed(inner.order()):
+        if any(user.opcode not in in_order or user in spoilt for user in node.users):
+            spoilt.add(node)
+    pairs = zip(inner.parameters, maker.operands, strict=True)
+    return {operand.source for parameter, operand in pairs if parameter in spoilt}
 
 
 def _another(graph: Graph, node: Node) -> Node:
@@ -108,19 +122,21 @@ def _is_kept(node: Node, kept: set[Node]) -> bool:
     return node in kept or node.opcode == "constant"
 
 
-def _updated(draft: Draft, node: Node) -> Iterator[tuple[Node, int]]:
-    """Yield what a node writes over: the node that hands it over, and the number of its operand."""
+def _updated(draft: Draft, node: Node) -> tuple[Node, list[int]]:
+    """Return what hands over the arrays that a node writes over, and the numbers of its operands that are these."""
     if node.opcode in IN_PLACE:
-        yield node, 0
-    elif node.opcode == "fusion":
+        return node, [0]
+    if node.opcode == "fusion":
         body = draft.graphs[node.attributes["calls"]]
-        for root in body.root.operands if body.root.opcode == "tuple" else [body.root]:
-            if root.opcode in IN_PLACE and root.operands[0] in body.parameters:
-                yield node, body.parameters.index(root.operands[0])
-    elif node.opcode == "while" and node.operands[0].opcode == "tuple":
-        for at, carried in enumerate(node.operands[0].operands):
-            if isinstance(carried.shape, ArrayShape) and carried.shape.rank and _changes(draft, node, at):
-                yield node.operands[0], at
+        number = {parameter: at for at, parameter in enumerate(body.parameters)}
+        roots = body.root.operands if body.root.opcode == "tuple" else [body.root]
+        targets = [root.operands[0] for root in roots if root.opcode in IN_PLACE]
+        return node, [number[target] for target in targets if target in number]
+    if node.opcode == "while" and node.operands[0].opcode == "tuple":
+        carried = node.operands[0].operands
+        arrays = [at for at, each in enumerate(carried) if isinstance(each.shape, ArrayShape) and each.shape.rank]
+        return node.operands[0], [at for at in arrays if _changes(draft, node, at)]
+    return node, []
 
 
 def _changes(draft: Draft, loop: Node, at: int) -> bool:

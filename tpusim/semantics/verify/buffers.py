@@ -106,21 +106,26 @@ def _buffer_indices(shape: Shape) -> list[tuple[int, ...]]:
 # Two writers would race, or need the copy that a buffer is there to avoid.
 def _writer_count(view: View, call: Call, index: tuple[int, ...]) -> int:
     """Return how many users may write the buffer at an index of a value, through tuples and their elements."""
-    computation, count = call.computation, 0
-    # Not one call in the other: tuples and their elements may follow each other at any length.
-    waiting = [(call, index)]
+    computation, writers = call.computation, set[str]()
+    # Not one call in the other: tuples and their elements may follow each other at any length. Each is gone into once:
+    # tuples of one element twice have as many ways through them as powers of two.
+    waiting, seen = [(call, index)], set[tuple[str, tuple[int, ...]]]()
     while waiting:
         call, index = waiting.pop()
+        name = call.instruction.name
+        if (name, index) in seen:
+            continue
+        seen.add((name, index))
         for user in users_of(call):
             if user.opcode in _WRITERS or async_phase(user.opcode) == "start":
-                count += 1
+                writers.add(user.name)
             elif user.opcode == "get-tuple-element" and index and user.attributes["index"] == index[0]:
                 waiting.append((Call(computation, user), index[1:]))
             elif user.opcode == "tuple" and user.name == computation.root_name:
                 # What a loop's body gives, the next iteration takes.
                 callers = view.callers.get(computation.name, ())
-                count += any(caller.instruction.opcode == "while" for caller in callers)
+                writers |= {user.name for caller in callers if caller.instruction.opcode == "while"}
             elif user.opcode == "tuple":
-                inside = (user.operands.index(call.instruction.name), *index)
-                waiting.append((Call(computation, user), inside))
-    return count
+                places = [at for at, operand in enumerate(user.operands) if operand == name]
+                waiting += [(Call(computation, user), (at, *index)) for at in places]
+    return len(writers)
