@@ -7,9 +7,10 @@ import re
 import stat
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from errno import EACCES, EBADF
+from errno import EACCES, EBADF, ELOOP
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -127,17 +128,61 @@ def read_toml(path: str | Path, failing: str) -> dict[str, Any]:
         raise ConfigError(f"{path}: expected values that are not so deep in each other as these") from error
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Return what a text of JSON says; ValueError for what is none, and for objects in which a key stands twice."""
+    import json
+
+    return json.loads(text, object_pairs_hook=_each_once)
+
+
+def check_json_keys(text: bytes) -> None:
+    """Raise ValueError for an object of JSON in which a key stands twice: readers take the last, and say nothing."""
+    import json
+
+    # What is checked is forgotten: as dicts a program takes ten times the memory of its text.
+    json.loads(text, object_pairs_hook=lambda pairs: _each_once(pairs) and None)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        double, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"expected each key of an object once, found {double!r} twice")
+    return found
+
+
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
     """Give the name of a new file to write; it takes the place of ``path`` when all is written, and else is gone.
 
-    What stood at ``path`` stays whole until then. What is no regular file, such as a pipe, is written to directly.
+    What stood at ``path`` stays whole until then. What is no regular file, such as a pipe, is written to directly, and
+    so is a stream that is open already (``/dev/stdout``).
     """
-    # The file that a link points to is replaced, and not the link.
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        yield target
-        return
+    try:
+        if _is_stream(path):
+            yield Path(path)
+        else:
+            # The file that a link points to is replaced, and not the link.
+            with _replacing(Path(os.path.realpath(path))) as beside:
+                yield beside
+    except OSError as error:
+        # Of the file that was asked for; of the other one nobody knows.
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def _is_stream(path: str | Path) -> bool:
+    """Return whether a name is that of something there which cannot be replaced."""
+    # The name of a pipe behind /dev/fd/63 is no path, so the name is asked for that was given.
+    if not os.path.isfile(path):
+        return os.path.exists(path)
+    # /dev/stdout is a link to one of /proc/self/fd, /dev/fd one to all of them.
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+    return f"{folder}/".startswith("/proc/") or (os.path.islink(path) and os.readlink(path).startswith("/proc/"))
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Give the name of a new file, which takes the place of another one at the end."""
     _require_writable(target)
     # The ending tells some writers the format.
     beside = target.with_name(f".tpusim-{os.urandom(8).hex()}{target.suffix}")
@@ -149,18 +194,17 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         if target.exists():
             beside.chmod(stat.S_IMODE(target.stat().st_mode))
         os.replace(beside, target)
-    except OSError as error:
-        # Of the file that was asked for; of the other one nobody knows.
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
         with suppress(OSError):
             beside.unlink()
 
 
 def _require_writable(target: Path) -> None:
-    """Refuse what writing in place would have: a file that is only to be read."""
+    """Refuse what writing in place would have: a file that is only to be read, and links that lead in a circle."""
+    if target.is_symlink():
+        raise OSError(ELOOP, os.strerror(ELOOP))
     if target.exists() and not os.access(target, os.W_OK):
-        raise PermissionError(EACCES, os.strerror(EACCES), str(target))
+        raise PermissionError(EACCES, os.strerror(EACCES))
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:

@@ -196,8 +196,83 @@ def test_files_to_write_have_names_of_their_own(capsys, tmp_path, monkeypatch):
     (tmp_path / "m.v5e.hlo.txt.gz").write_bytes(Path(MLP).read_bytes())
     for arguments in (["run", "--quiet", "--save"], ["compile", "-o"]):
         assert main([*arguments, str(tmp_path / "m.v5e.hlo.txt.gz"), "m.v5e.hlo.txt.gz"]) == 1
-        assert "expected another file than the program, found 'm.v5e.hlo.txt.gz'" in capsys.readouterr().err
+        expected = "expected another file than 'm.v5e.hlo.txt.gz', which is read"
+        assert expected in capsys.readouterr().err
     assert (tmp_path / "m.v5e.hlo.txt.gz").read_bytes() == Path(MLP).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", MLP, "--chip", "READ", "--save", "WRITTEN"],
+        ["run", MLP, "--with", "READ", "--save", "WRITTEN"],
+        ["run", MLP, "--infeed-pace", "READ", "--links", "WRITTEN"],
+        ["run", MLP, "--html", "WRITTEN", "--against", "READ"],
+        ["run", MLP, "--energy-table", "READ", "--counts", "WRITTEN"],
+        ["compile", MLP, "--chip", "READ", "-o", "WRITTEN"],
+        ["exec", MLP, "--inputs", "READ", "--outputs", "WRITTEN"],
+        ["exec", MLP, "--infeed", "READ", "--outfeed", "WRITTEN"],
+        ["sweep", "READ", "--csv", "WRITTEN"],
+        ["sweep", MLP, "FOLDER/f*e", "--csv", "WRITTEN"],
+        ["scale", "FOLDER/{name}le", "-o", "WRITTEN"],
+        ["lower", MLP, "--chip", "READ", "-o", "WRITTEN"],
+        ["plot", "sweep", "READ", "--x", "a", "--y", "b", "-o", "WRITTEN"],
+        ["plot", "roofline", MLP, "--chip", "READ", "-o", "WRITTEN"],
+    ],
+    ids=lambda arguments: " ".join(text for text in arguments if text != MLP),
+)
+def test_what_is_read_is_not_written_over(capsys, tmp_path, monkeypatch, arguments):
+    """Whatever it is: a chip, a study, inputs, points, another program; by its name or a pattern."""
+    path = tmp_path / "file"
+    path.write_text("as it was")
+    monkeypatch.chdir(tmp_path)
+    names = {"READ": str(path), "WRITTEN": "./file"}
+    given = [names.get(text, text.replace("FOLDER", str(tmp_path))) for text in arguments]
+    assert f"expected another file than {str(path)!r}, which is read" in refusal_of(capsys, *given)
+    assert path.read_text() == "as it was"
+
+
+def test_a_table_is_not_written_over_the_programs_of_a_study(capsys, tmp_path):
+    """The study's file names them, and the command line does not."""
+    program = tmp_path / "m.v5e.hlo.txt.gz"
+    program.write_bytes(Path(MLP).read_bytes())
+    (tmp_path / "study.toml").write_text('programs = ["*.hlo.txt.gz"]')
+    said = refusal_of(capsys, "sweep", str(tmp_path / "study.toml"), "--csv", str(program), "--quiet")
+    assert f"--csv: expected another file than {str(program)!r}, which is read" in said
+    assert program.read_bytes() == Path(MLP).read_bytes()
+
+
+def test_a_graph_has_a_second_file_which_is_no_other_one(capsys, tmp_path, monkeypatch):
+    """The times that lie over it; a saved result of that name would be lost."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", MLP, "--model-explorer", "g.json", "--save", "g.node_data.json"])
+    assert "--save: expected another file than that of --model-explorer" in capsys.readouterr().err
+
+
+def test_a_file_to_write_is_no_folder(capsys):
+    """As every other tool says of a name that ends like one."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", MLP, "--save", "x/"])
+    assert "--save: expected a file, found the folder 'x/'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (["systolic", "--m", "8", "--n", "8", "--k", "8"], "--rows"),
+        (["layout", "f32[200,200]"], "--at"),
+        (["run", MLP], "--price"),
+        (["run", MLP], "--default-trip-count"),
+        (["plot", "timeline", MLP, "-o", "t.png"], "--from"),
+    ],
+)
+@pytest.mark.parametrize("text", ["1_28", "\u0661\u0662", "0x10", "1e999"])
+def test_numbers_are_written_as_people_write_them(capsys, arguments, flag, text):
+    """Python would also take digits of other scripts, and underscores between them."""
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, f"{flag}={text}"])
+    assert f"argument {flag}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["-5", "0", "nan", "inf", "soon"])

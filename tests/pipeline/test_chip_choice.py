@@ -33,6 +33,41 @@ ENTRY main {{
     return parse_module(SourceText("step.v4.hlo.txt", text))
 
 
+@pytest.fixture
+def named(tmp_path):
+    """Return a function that runs a program whose name says v4, with a file beside it."""
+
+    def run(beside: str) -> str:
+        path = tmp_path / "step.v4.hlo.txt"
+        path.write_text(program("{}").text)
+        (tmp_path / "step.v4.json").write_text(beside, encoding="utf-8")
+        return tpusim.simulate(path).chip.name
+
+    return run
+
+
+@pytest.mark.parametrize(("beside", "chip"), [('\ufeff{"chip": "v5e"}', "v5e"), ("[]", "v4"), ('{"a": 1}', "v4")])
+def test_what_was_written_down_goes_before_the_name(named, beside, chip) -> None:
+    """With the mark that some editors put in front, too; another tool's file says nothing."""
+    assert named(beside) == chip
+
+
+@pytest.mark.parametrize(
+    ("chip", "said"), [("5", "expected the name of a chip, found 5"), ('"v9"', "unknown chip 'v9'")]
+)
+def test_a_chip_beside_the_program_that_is_none_is_refused_by_the_file(named, chip, said) -> None:
+    """The name of the program would say another one."""
+    with pytest.raises(ConfigError, match=rf"step\.v4\.json: chip: {said}"):
+        named(f'{{"chip": {chip}}}')
+
+
+@pytest.mark.parametrize("beside", ["{", '{"chip": "v4", "chip": "v5e"}', "[" * 100_000])
+def test_what_cannot_be_read_beside_a_program_is_told(named, beside) -> None:
+    """It may have said the chip."""
+    with pytest.warns(UserWarning, match=r"step\.v4\.json: not read, though it may say the chip"):
+        assert named(beside) == "v4"
+
+
 @pytest.mark.parametrize(("chip", "topology"), WAYS)
 def test_a_megacore_program_runs_on_both_cores_however_the_slice_is_named(chip, topology) -> None:
     """The kernels tell that they are split; a slice of v4 is one of megacores then."""

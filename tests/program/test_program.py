@@ -23,7 +23,13 @@ PROGRAM = Program(
     chip="v5e",
     steps=(
         Copy(name="c", opcode="copy-start", n_bytes=64.0),
-        Loop(name="l", opcode="while", trips=3, condition=(KERNEL,), body=(KERNEL, Wait(name="w", opcode="copy-done"))),
+        Loop(
+            name="l",
+            opcode="while",
+            trips=3,
+            condition=(KERNEL,),
+            body=(KERNEL, Wait(name="w", opcode="copy-done", needs=("c",))),
+        ),
         Branch(name="b", opcode="conditional", taken=1, branches=((), (KERNEL,))),
         Call(name="f", opcode="call", body=(KERNEL,)),
     ),
@@ -101,6 +107,7 @@ BROKEN = {
     '{"name": "p", "chip": "v5e", "steps": [], "format": "other"}': "expected the format 'tpusim.*, found 'other'",
     '{"name": "p", "chip": "v5e", "steps": []}': "missing required field `format`",
     f'{{{HEAD}, "steps": [], "extra": 1}}': "unknown field `extra`",
+    f'{{{HEAD}, "steps": [], "steps": []}}': "each key of an object once, found 'steps' twice",
     f'{{{HEAD}, "steps": [{{"type": "Kernel", "name": "k", "opcode": "add", "tiles": 0}}]}}': "at least one tile",
     f'{{{HEAD}, "steps": [{{"type": "Kernel", "name": "k", "opcode": "f", "floor": {{"flop": 1}}}}]}}': "field `flop`",
     f'{{{HEAD}, "steps": [], "buffers": [{{"offset": 1}}]}}': "unknown field `offset`",
@@ -141,6 +148,20 @@ def test_programs_that_cannot_run_are_refused(tmp_path, text, words):
         (
             Kernel(name="k", opcode="f", work=HALF, stages=(HALF, HALF)),
             "stages: expected what makes up the work",
+        ),
+        (
+            Kernel(name="k", opcode="f", work=HALF, parts=(TilePart((HALF,)),), classes=(TileClass(1, runs=(2.0,)),)),
+            "parts: expected what makes up the work",
+        ),
+        (Kernel(name="k", opcode="f", work=HALF, parts=(TilePart((HALF,)),)), "as often as the classes run it"),
+        (
+            Kernel(name="k", opcode="f", parts=(TilePart((HALF,)),), classes=(TileClass(1, runs=(1e200,)),)),
+            r"classes\[0\].runs\[0\]: expected a number from 0 to 1e\+24, found 1e\+200",
+        ),
+        (Copy(name="k", opcode="copy-start", n_bytes=1.0), "a step that needs it, such as a Wait, found none"),
+        (
+            Collective(name="k", opcode="c", kind="all-reduce", is_async=True),
+            "a step that needs it, such as a Wait, found none",
         ),
         (Kernel(name="k", opcode="f", tiles=5, classes=(TileClass(4), TileClass(2))), "5 tiles in all, found 6"),
         (Kernel(name="k", opcode="f", scalar=True, work=HALF), "of the scalar core alone in a scalar kernel"),

@@ -17,6 +17,7 @@ from PIL import Image
 
 from tests.cli.commands import output_of, refusal_of
 from tpusim import files
+from tpusim.cli.main import main
 from tpusim.files import whole_file, write_whole
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +76,37 @@ def test_a_new_file_has_the_mode_of_new_files(tmp_path):
     write_whole(tmp_path / "ours", "x")
     (tmp_path / "theirs").write_text("x")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "theirs").stat().st_mode
+
+
+def test_a_link_to_itself_is_refused(tmp_path):
+    """It names no file that could be written; to take its place would lose it."""
+    path = tmp_path / "loop"
+    path.symlink_to(path)
+    with pytest.raises(OSError, match="symbolic links"):
+        write_whole(path, "new")
+    assert path.is_symlink()
+
+
+@pytest.mark.parametrize("command", ["run --chip v5e --quiet --save", "exec --random 1 --outputs"])
+def test_pipes_are_written_to_by_their_names(command):
+    """As shells give them, ``>(wc -c)``: what stands behind the name is no path, and archives cannot go back in it."""
+    verb, *options = command.split()
+    read, write = os.pipe()
+    arguments = [sys.executable, "-m", "tpusim", verb, SMALL, *options, f"/dev/fd/{write}"]
+    process = subprocess.Popen(arguments, pass_fds=[write], stdout=subprocess.DEVNULL)
+    os.close(write)
+    with open(read, "rb") as pipe:
+        content = pipe.read()
+    assert process.wait() == 0
+    assert content.startswith(b"{" if verb == "run" else b"PK")
+    assert main(["exec", SMALL, "--random", "1", "--outputs", os.devnull]) == 0
+
+
+def test_an_error_of_what_is_written_to_names_it():
+    """Python says what failed, and not where."""
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_whole("/dev/full", "new")
+    assert caught.value.filename == "/dev/full"
 
 
 def test_what_is_no_file_is_written_to(tmp_path):

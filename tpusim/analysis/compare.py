@@ -15,7 +15,7 @@ from msgspec import structs
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ProgramError
-from tpusim.files import read_bytes
+from tpusim.files import check_json_keys, read_bytes
 from tpusim.limits import PROGRAM_BYTES, shown
 from tpusim.program.provenance import Provenance
 from tpusim.units import ps_to_us
@@ -148,7 +148,8 @@ def load_result(path: str | Path) -> RunFigures:
     try:
         content = read_bytes(path, "cannot be read", ProgramError, PROGRAM_BYTES)
         found = msgspec.json.decode(content, type=RunFigures)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        check_json_keys(content)
+    except (ValueError, RecursionError) as error:
         raise ProgramError(f"{path}: not a saved result ({RESULT_FORMAT}): {error}") from error
     if found.format != RESULT_FORMAT:
         raise ProgramError(f"{path}: expected the format {RESULT_FORMAT!r}, found {found.format!r}: save it again")

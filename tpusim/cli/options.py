@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from math import inf
 from typing import Any, NamedTuple
@@ -16,6 +17,12 @@ Option = Callable[[Any], None]
 """Adds itself to a parser."""
 
 Run = Callable[[argparse.Namespace], None]
+
+# As people write them; Python would take digits of other scripts and with underscores between them as well.
+_WHOLE = re.compile(r"[0-9]+")
+_SIGNED = re.compile(r" *-?[0-9]+ *")
+_REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_VARIABLE = re.compile(r"\{\w+\}")
 
 
 class Wrapped(argparse.HelpFormatter):
@@ -96,31 +103,59 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def written(*flags: str, **settings: Any) -> Option:
-    """Return an option for the name of a file to write, which is neither another one's nor the program's."""
-    return option(*flags, action=_Written, type=_stated, **settings)
+def written(*flags: str, also: Callable[[str], Iterable[str]] = lambda name: (), **settings: Any) -> Option:
+    """Return an option for the name of a file to write, which is neither another one's nor one that is read.
+
+    ``also`` gives the names of the files that are written beside it.
+    """
+    return option(*flags, action=_Written, also=also, type=_file_name, **settings)
+
+
+def _file_name(text: str) -> str:
+    if text.endswith(os.sep):
+        raise argparse.ArgumentTypeError(f"expected a file, found the folder {text!r}")
+    return _stated(text)
 
 
 class _Written(_Once):
     """Keeps a name, and under ``written`` whose it is."""
 
+    def __init__(self, *, also: Callable[[str], Iterable[str]], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._also = also
+
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
         super().__call__(parser, namespace, values, option_string)
         names = vars(namespace).setdefault("written", {})
-        other = names.setdefault(os.path.realpath(values), self)
-        if other is not self:
-            raise argparse.ArgumentError(self, f"expected another file than that of {other.option_strings[-1]}")
+        for name in (values, *self._also(values)):
+            other = names.setdefault(os.path.realpath(name), self)
+            if other is not self:
+                raise argparse.ArgumentError(self, f"expected another file than that of {other.option_strings[-1]}")
+        namespace.parser = parser
 
 
-def check_written(options: argparse.Namespace) -> None:
-    """Raise ConfigError for a file to write that is the program."""
-    program = getattr(options, "program", None)
-    # A program that comes from standard input may leave by standard output.
-    if program == "-":
+def check_written(options: argparse.Namespace, read: Iterable[str] = ()) -> None:
+    """Raise ConfigError for a file to write that is one of those ``read``, or that the command line names as well."""
+    names = getattr(options, "written", {})
+    if not names:
         return
-    action = getattr(options, "written", {}).get(os.path.realpath(program)) if isinstance(program, str) else None
-    if action:
-        raise ConfigError(f"{action.option_strings[-1]}: expected another file than the program, found {program!r}")
+    from glob import glob
+
+    for text in (*read, *_named(options)):
+        # Patterns name files as well, with variables in braces or as shells write them.
+        matching = glob(_VARIABLE.sub("*", text)) if re.search(r"[*?\[{]", text) else ()
+        for name in (text, *matching):
+            action = names.get(os.path.realpath(name)) if os.path.isfile(name) else None
+            if action:
+                raise ConfigError(f"{action.option_strings[-1]}: expected another file than {name!r}, which is read")
+
+
+def _named(options: argparse.Namespace) -> Iterator[str]:
+    """Yield what the command line says that may be the name of a file to read."""
+    for action in options.parser._actions:
+        value = getattr(options, action.dest, None)
+        if not (action.choices or isinstance(action, _Written)):
+            yield from (text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str))
 
 
 def listed(flag: str, help_text: str, metavar: str) -> Option:
@@ -141,7 +176,7 @@ def group(title: str, description: str, options: Iterable[Option]) -> Option:
 
 def number(text: str) -> int:
     """Return a whole number from 0; argparse reports anything else."""
-    if not text.isdecimal():
+    if not _WHOLE.fullmatch(text):
         raise argparse.ArgumentTypeError(f"expected a whole number from 0, found {text!r}")
     found = COUNT.number(text)
     if fault := COUNT.fault(found):
@@ -151,21 +186,33 @@ def number(text: str) -> int:
 
 def positive(text: str) -> float:
     """Return a number above 0; argparse reports anything else."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
+    found = float(text) if _REAL.fullmatch(text) else 0.0
     if not 0 < found < inf:
         raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
     return found
 
 
+def real(text: str) -> float:
+    """Return a number; argparse reports anything else."""
+    found = float(text) if _REAL.fullmatch(text) else inf
+    if not -inf < found < inf:
+        raise argparse.ArgumentTypeError(f"expected a number, found {text!r}")
+    return found
+
+
+def integer(text: str) -> int:
+    """Return a whole number, which its user bounds; argparse reports anything else."""
+    if not _SIGNED.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}")
+    return COUNT.number(text)
+
+
 def index(text: str) -> tuple[int, ...]:
     """Return a comma-separated list of whole numbers; argparse reports anything else."""
-    try:
-        return tuple(int(part) for part in text.split(",")) if text else ()
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected whole numbers such as 3,129, found {text!r}") from error
+    parts = text.split(",") if text else []
+    if not all(map(_SIGNED.fullmatch, parts)):
+        raise argparse.ArgumentTypeError(f"expected whole numbers such as 3,129, found {text!r}")
+    return tuple(map(COUNT.number, parts))
 
 
 def json_option(help_text: str = "print one JSON object instead of tables") -> Option:

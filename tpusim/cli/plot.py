@@ -19,6 +19,7 @@ from tpusim.cli.options import (
     machine,
     number,
     option,
+    real,
     written,
 )
 from tpusim.cli.systolic import product_sizes
@@ -178,8 +179,8 @@ _KINDS = (
         "a run over time: core, units, memories, transfers",
         _timeline,
         *_RUN,
-        option("--from", dest="begin", metavar="US", type=float, default=0.0, help="begin here (microseconds)"),
-        option("--to", dest="end", metavar="US", type=float, help="end here (microseconds)"),
+        option("--from", dest="begin", metavar="US", type=real, default=0.0, help="begin here (microseconds)"),
+        option("--to", dest="end", metavar="US", type=real, help="end here (microseconds)"),
         option("--unfold", action="store_true", help="give what loops repeat its full length"),
     ),
     _kind("roofline", "the ops of a run under the roofs of the chip", _of_run("roofline"), *_RUN),

@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 _EXPORTS = {"trace": "perfetto", "counts": "accelergy"} | {name: name for name in ("html", "xprof", "model_explorer")}
 """By option the function of ``tpusim.export``."""
 
+
+def _overlay(name: str) -> tuple[str]:
+    """Return what is written beside a graph."""
+    from tpusim.report.viewers.model_explorer import overlay_name
+
+    return (overlay_name(name),)
+
+
 _PACE = "50us, normal:50us:5us:SEED, exponential:50us:SEED, or a file of times (default: no queue, sent when asked for)"
 _GRAPH = "a graph for Model Explorer, and in FILE.node_data.json the times to lay over it"
 _VIEWERS = (
@@ -42,7 +50,7 @@ _VIEWERS = (
     option("--against", metavar="A", help="a saved result or a program that --html compares this run with"),
     written("--trace", metavar="FILE", help="a time line for Perfetto (.json or .json.gz)"),
     option("--xprof", metavar="DIR", help="a profile in DIR, for xprof --logdir DIR and TensorBoard"),
-    written("--model-explorer", metavar="FILE.json", help=_GRAPH),
+    written("--model-explorer", metavar="FILE.json", help=_GRAPH, also=_overlay),
     written("--counts", metavar="FILE.yaml", help="what was done, with energies and areas, as Accelergy's tables"),
 )
 

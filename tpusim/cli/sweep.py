@@ -12,6 +12,7 @@ from tpusim.cli.options import (
     PLUGIN,
     TOPOLOGIES,
     WARM,
+    check_written,
     command,
     json_option,
     listed,
@@ -75,6 +76,7 @@ def sweep(options: Namespace) -> None:
     line = CountLine("sweeping")
     try:
         study = _study(options, None if options.quiet else line)
+        check_written(options, (point.program.path for point in study.points))
         rows = _found(study, options) if options.optimise else study.run().rows()
     finally:
         line.close()

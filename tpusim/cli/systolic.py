@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Final
 
-from tpusim.cli.options import DATAFLOW, array_sides, command, json_option, option
+from tpusim.cli.options import DATAFLOW, array_sides, command, integer, json_option, option
 from tpusim.cli.output import answer
 from tpusim.errors import ConfigError
 from tpusim.limits import SIDE
@@ -42,15 +42,15 @@ _FIELDS: Final = {name: name.replace("-", "_") for name in _COUNTS}
 @command(
     "systolic",
     "cycles and utilisation of matrix products on a systolic array",
-    *array_sides(128, int),
+    *array_sides(128, integer),
     DATAFLOW,
     option("--mode", choices=MODES, default="overlap", help="tiles load behind others, or never do"),
     option("--model", choices=("fast", "cycle"), default="fast", help="closed form, or count cycles"),
     *(
-        option(f"--{name}", metavar="N", type=int, default=1, help=f"{text} (default: 1)")
+        option(f"--{name}", metavar="N", type=integer, default=1, help=f"{text} (default: 1)")
         for name, text in _COUNTS.items()
     ),
-    *(option(f"--{name}", metavar=name.upper(), type=int, help=f"{name.upper()} of one product") for name in "mnk"),
+    *(option(f"--{name}", metavar=name.upper(), type=integer, help=f"{name.upper()} of one product") for name in "mnk"),
     option("-t", "--layers", metavar="FILE", help="CSV of layers, SCALE-Sim's topology; - reads standard input"),
     option("-c", "--config", metavar="FILE.cfg", help="SCALE-Sim's configuration: array, SRAMs, bandwidth"),
     option("-p", "--reports", metavar="DIR", help="with -c: write SCALE-Sim's reports into DIR/<run_name of FILE.cfg>"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from tokenize import TokenError
@@ -213,8 +214,15 @@ def name_outputs(value: Any) -> dict[str, Any]:
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Any]) -> None:
     """Write arrays to a file of the form ``.npz``, whatever its name ends in."""
-    with whole_file(path) as beside, beside.open("wb") as file:
-        np.savez(file, **arrays)
+    with whole_file(path) as beside:
+        if beside.is_file():
+            with beside.open("wb") as file:
+                np.savez(file, **arrays)
+            return
+        # Where NumPy cannot go back in what it has written.
+        archive = BytesIO()
+        np.savez(archive, **arrays)
+        beside.write_bytes(archive.getvalue())
 
 
 def describe(arrays: Mapping[str, Any]) -> str:

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 import msgspec
 
 from tpusim.errors import ConfigError, UnsupportedError
+from tpusim.files import parse_json, read_text
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, default_sizes
@@ -67,16 +69,38 @@ def find_chip_name(module: Module, made_by: Provenance) -> str:
 def provenance_of(module: Module) -> Provenance:
     """Return what made a module, by its text, by the name of its file, and by the ``.json`` beside it."""
     place = Path(module.source.name if module.source else module.name)
-    beside = place.with_name(_ENDING.sub("", place.name) + ".json")
-    facts: Any = {}
-    # No file there, or some other tool has one of that name: the name of the program has to tell.
-    with suppress(OSError, ValueError, RecursionError):
-        facts = json.loads(beside.read_text())
-    facts = facts if isinstance(facts, dict) else {}
-    chip, version = facts.get("chip"), _VERSION.search(json.dumps(facts))
+    facts = _facts_of(facts_beside(place))
+    version = _VERSION.search(json.dumps(facts))
     # What was written down goes before what a name suggests.
-    stated = resolve_chip_name(chip) if isinstance(chip, str) else named_chip(place.name)
+    stated = facts["chip"] if "chip" in facts else named_chip(place.name)
     return read_provenance(module, stated, version[0] if version else "")
+
+
+def facts_beside(program: Path) -> Path:
+    """Return the name of the file that may stand beside a program, and say what made it."""
+    return program.with_name(_ENDING.sub("", program.name) + ".json")
+
+
+def _facts_of(path: Path) -> dict[str, Any]:
+    """Return what a file beside a program says, under ``chip`` a chip; nothing where there is none.
+
+    One that cannot be read is told of: some other tool may have written it, or its chip was to be the program's.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        facts = parse_json(read_text(path, "cannot be read"))
+    except (ConfigError, ValueError, RecursionError) as error:
+        warn(f"{path}: not read, though it may say the chip: {error}", stacklevel=2)
+        return {}
+    if not isinstance(facts, dict) or "chip" not in facts:
+        return facts if isinstance(facts, dict) else {}
+    if not isinstance(facts["chip"], str):
+        raise ConfigError(f"{path}: chip: expected the name of a chip, found {facts['chip']!r}")
+    try:
+        return facts | {"chip": resolve_chip_name(facts["chip"])}
+    except ConfigError as error:
+        raise ConfigError(f"{path}: chip: {error}") from error
 
 
 def _as_programmed(name: str, possible: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from tpusim.errors import ProgramError, UnsupportedError
-from tpusim.files import read_bytes, write_whole
+from tpusim.files import check_json_keys, read_bytes, write_whole
 from tpusim.limits import PROGRAM_BYTES, shown
 from tpusim.program.module import FORMAT, Program, written_steps
 from tpusim.program.verify import verify_once
@@ -63,7 +63,8 @@ def decode_program(text: bytes, path: str | Path) -> Program:
         if version != FORMAT:
             raise ProgramError(f"expected the format {FORMAT!r}, found {version!r}")
         program = msgspec.json.decode(text, type=Program)
+        check_json_keys(text)
         verify_once(program)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ProgramError) as error:
+    except (ValueError, RecursionError, ProgramError) as error:
         raise ProgramError(f"{path}: not a lowered program ({FORMAT}): {error}") from error
     return program

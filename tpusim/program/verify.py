@@ -18,7 +18,7 @@ from tpusim.hardware.units import SCALAR
 from tpusim.limits import COUNT, DEVICES, POSITIONS, shown
 from tpusim.program.feed import Feed
 from tpusim.program.module import FORMAT, Program
-from tpusim.program.steps import COLLECTIVE_KINDS, SCALAR_BYTES, Branch, Collective, Kernel, Loop, Step
+from tpusim.program.steps import COLLECTIVE_KINDS, SCALAR_BYTES, Branch, Collective, Copy, Kernel, Loop, Step
 from tpusim.program.work import Work, sum_work, unit_fault
 from tpusim.shapes.dtype import DTYPES
 
@@ -39,6 +39,8 @@ def verify_program(program: Program) -> None:
         check = _CHECKS.get(type(step))
         if wrong := next(chain(_misfit_numbers(step), check(step) if check else ()), ""):
             raise ProgramError(f"{step.name!r}: {wrong}")
+    if lost := _never_needed(program):
+        raise ProgramError(f"{lost!r}: expected a step that needs it, such as a Wait, found none")
 
 
 def verify_once(program: Program) -> None:
@@ -78,6 +80,13 @@ def _buffer_faults(program: Program) -> Iterator[str]:
         if not buffer.first <= buffer.last <= most:
             found = f"{buffer.first} to {buffer.last}"
             yield f"buffers[{number}]: expected positions of the schedule, at most {most}, found {found}"
+
+
+def _never_needed(program: Program) -> str:
+    """Return the name of a step beside the core that no other one waits for, if there is one: a run may end before."""
+    needed = {name for step in program.every_step for name in step.needs}
+    beside = (step for step in program.every_step if isinstance(step, Copy) or getattr(step, "is_async", False))
+    return next((step.name for step in beside if step.name not in needed), "")
 
 
 def number_fault(steps: Sequence[Step]) -> str:
@@ -130,6 +139,8 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
     yield from chain.from_iterable(_work_faults(*each) for each in {"work": step.work, **stages, **parts}.items())
     if step.stages and not _is_sum(step.work, step.stages):
         yield "stages: expected what makes up the work together"
+    if step.parts and not _is_sum(step.work, list(_mean_stages(step))):
+        yield "parts: expected what makes up the work together, as often as the classes run it"
     if step.scalar and (step.work.matmuls or step.work.ops.keys() - {SCALAR}):
         yield "work: expected instructions of the scalar core alone in a scalar kernel"
     if step.flops and not (step.work.matmuls or step.work.ops):
@@ -140,6 +151,13 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
     multiplied = {matmul.operand_type for matmul in step.work.matmuls}
     if step.product_flops and multiplied and step.flops_type not in multiplied:
         yield f"flops_type: expected that of its matmuls, {', '.join(sorted(multiplied))}, found {step.flops_type!r}"
+
+
+def _mean_stages(step: Kernel) -> Iterator[Work]:
+    """Yield the stages of a kernel's parts, each as often as a tile runs it on the mean of all classes."""
+    for number, part in enumerate(step.parts):
+        share = sum(one.tiles * one.runs[number] for one in step.classes) / step.tiles
+        yield from (work * share for work in part.stages)
 
 
 def _tile_faults(step: Kernel) -> Iterator[str]:
@@ -206,10 +224,17 @@ def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
         elif isinstance(found, dict):
             yield from (f"{where}.{key}: {misfit}" for key, number in found.items() if (misfit := _misfit(number)))
         elif isinstance(found, tuple):
-            for number, item in enumerate(found):
-                # Steps inside a step are verified by themselves.
-                if isinstance(item, msgspec.Struct) and not isinstance(item, Step):
-                    yield from _misfit_numbers(item, f"{where}[{number}].")
+            yield from _misfit_items(found, where)
+
+
+def _misfit_items(items: tuple[Any, ...], place: str) -> Iterator[str]:
+    """Yield what is wrong with numbers in a row, and with those of structs in a row."""
+    for number, item in enumerate(items):
+        # Steps inside a step are verified by themselves.
+        if isinstance(item, msgspec.Struct) and not isinstance(item, Step):
+            yield from _misfit_numbers(item, f"{place}[{number}].")
+        elif isinstance(item, (int, float)) and (misfit := _misfit(item)):
+            yield f"{place}[{number}]: {misfit}"
 
 
 @cache

@@ -6,12 +6,13 @@ What the compiler says (``temp_size_in_bytes`` of ``memory_analysis()`` in JAX) 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpusim.analysis.accuracy import MemoryOutcome
 from tpusim.errors import ConfigError
+from tpusim.files import parse_json
+from tpusim.pipeline.chip_choice import facts_beside
 from tpusim.pipeline.stages import memory
 from tpusim.validation.rows import Bytes, FileName, Row, in_turn, read_rows
 
@@ -35,7 +36,7 @@ def _cases(path: Path) -> Iterator[tuple[Path, str | None, int]]:
         for row in read_rows(path, _CaseRow):
             yield path.parent / row.program, row.chip or None, row.temp_size_in_bytes
     elif path.is_dir():
-        programs = sorted(p for p in path.glob(f"*{_ENDING}") if _beside(p).exists())
+        programs = sorted(p for p in path.glob(f"*{_ENDING}") if facts_beside(p).exists())
         if not programs:
             raise ConfigError(f"{path}: expected programs (*{_ENDING}) with a .json beside them, found none")
         for program in programs:
@@ -52,19 +53,11 @@ class _CaseRow(Row, frozen=True, kw_only=True):
     chip: str = ""
 
 
-def _beside(program: Path) -> Path:
-    """Return the path of the ``.json`` beside a program."""
-    name = program.name
-    for ending in (".gz", ".txt", ".hlo"):
-        name = name.removesuffix(ending)
-    return program.parent / f"{name}.json"
-
-
 def _stated(program: Path) -> int:
     """Return what the ``.json`` beside a program says."""
-    path = _beside(program)
+    path = facts_beside(program)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{program}: expected the compiler's figures in {path.name} beside it: {error}") from error
     figures = data.get("memory") if isinstance(data, dict) else None

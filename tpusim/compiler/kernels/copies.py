@@ -78,7 +78,7 @@ def _readers(node: Node) -> Iterator[Node]:
 
 
 def _is_made_of(node: Node, made: Node, number: Mapping[Node, int]) -> bool:
-    """Return whether one node, which is another one, is needed to make the other; ``number`` is their place in order."""
+    """Return whether a node is made of another one; ``number`` is their place in the order."""
     todo, seen = [node], set[Node]()
     while todo and made not in seen:
         # What stands before it is not made of it.

@@ -38,11 +38,16 @@ def write_model_explorer(result: ResultLike, path: str | Path) -> Path:
     # Model Explorer takes a file for what its ending says.
     if target.suffix != ".json":
         raise ConfigError(f"--model-explorer: expected a name that ends in .json, found {str(path)!r}")
-    overlay = target.with_name(f"{target.stem}.node_data.json")
+    overlay = target.with_name(overlay_name(target.name))
     graphs = graphs_json(result)
     write_whole(target, json.dumps(graphs, separators=(",", ":")) + "\n")
     write_whole(overlay, json.dumps(node_data_json(result, graphs), separators=(",", ":")) + "\n")
     return overlay
+
+
+def overlay_name(name: str) -> str:
+    """Return the name of the file of times to lay over the graph in a file of this name."""
+    return f"{name.removesuffix('.json')}.node_data.json"
 
 
 def graphs_json(result: ResultLike) -> dict[str, Any]:
