@@ -73,12 +73,33 @@ def test_compiling_grows_with_the_program(kind, schedule):
     assert exponent(SIZES[kind], [min(both) for both in zip(*rounds, strict=True)]) < 1.5
 
 
-def test_runs_of_one_command_leave_no_garbage_that_adds_up(tmp_path):
-    """``explain`` runs a permute in a hundred orders of its devices; each leaves objects that refer to each other."""
+def reduces_in_groups(devices: int) -> str:
+    """Return fifty all-reduces among the devices of a pod, in groups that are those of one of three."""
+    each = devices // 8
+    texts = f"[{each},8]<=[{devices}]", f"[{each},8]<=[8,{each}]T(1,0)", f"[8,{each}]<=[{devices}]"
+    array = "f32[8,128]{1,0:T(8,128)}"
+    lines = [
+        f"x{n} = {array} all-reduce({f'x{n - 1}' if n else 'p'}), channel_id={n + 1}, to_apply=sum, "
+        f"replica_groups={texts[n % len(texts)]}, use_global_device_ids=true"
+        for n in range(50)
+    ]
+    one = PROGRAMS["reduces"].text(devices)
+    body, _, _ = one.partition("  ROOT r = ")
+    return body + "".join(f"  {line}\n" for line in lines) + f"  ROOT r = {array} add(x49, x49)\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"), [(PROGRAMS["permutes"].text, 256), (reduces_in_groups, 4096)], ids=["permutes", "reduces"]
+)
+def test_runs_of_one_command_leave_no_garbage_that_adds_up(tmp_path, text, devices):
+    """``explain`` runs a permute in a hundred orders of its devices; each leaves objects that refer to each other.
+
+    Of thousands of devices in groups there are tables of some megabytes for each order.
+    """
 
     def peak_bytes(devices: int) -> int:
         path = tmp_path / f"p{devices}.hlo.txt"
-        path.write_text(PROGRAMS["permutes"].text(devices))
+        path.write_text(text(devices))
         code = (
             "import atexit, sys, resource; from tpusim.cli.entry import run_process;"
             "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10;"
@@ -87,7 +108,7 @@ def test_runs_of_one_command_leave_no_garbage_that_adds_up(tmp_path):
         command = [sys.executable, "-c", code, "explain", str(path), "--chip", "v5p"]
         return int(subprocess.run(command, check=True, capture_output=True, text=True).stderr)
 
-    assert peak_bytes(256) - peak_bytes(2) < 64 << 20
+    assert peak_bytes(devices) - peak_bytes(8) < 64 << 20
 
 
 def test_calls_of_calls_are_timed_as_often_as_they_run():

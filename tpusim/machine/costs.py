@@ -31,21 +31,27 @@ V = TypeVar("V")
 class ByIdentity(Generic[S, P, V]):
     """What is computed once of each step, by which object the step is: steps are large to hash and to compare.
 
-    Further arguments count by their value.
+    Further arguments count by their value. Steps that are ``alike`` to it share what is computed of one of them.
     """
 
-    def __init__(self, compute: Callable[Concatenate[S, P], V]) -> None:
+    def __init__(self, compute: Callable[Concatenate[S, P], V], alike: Callable[[S], S] = lambda step: step) -> None:
         self._compute = compute
+        self._alike = alike
         self._found: dict[tuple[object, ...], tuple[V, S]] = {}
 
     def __call__(self, step: S, /, *rest: P.args, **named: P.kwargs) -> V:
         """Return the value for a step."""
+        step = self._alike(step)
         key = (id(step), *rest)
         found = self._found.get(key)
         if found is None:
             # With its step, so that no other step can take its address.
             found = self._found[key] = self._compute(step, *rest, **named), step
         return found[0]
+
+    def forget(self) -> None:
+        """Let go of all that was computed."""
+        self._found.clear()
 
 
 class GroupShare(msgspec.Struct, frozen=True):
@@ -126,23 +132,46 @@ class Costs:
         self.loop: ByIdentity[Loop, [], Traits] = ByIdentity(
             lambda loop: self.traits(loop.condition) | self.traits(loop.body)
         )
+        # Layers repeat their collectives, and what is known of one has as many entries as there are devices.
+        alike: ByIdentity[Collective, [], Collective] = ByIdentity(self._alike)
+        self._same_collectives: dict[tuple[object, ...], Collective] = {}
         self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
-            lambda step, devices: devices.groups_of(step)
+            lambda step, devices: devices.groups_of(step), alike
         )
-        self.shares = ByIdentity(self._shares)
-        self.plan = ByIdentity(self._plan)
-        self.plan_of_each = ByIdentity(self._plan_of_each)
+        self.shares = ByIdentity(self._shares, alike)
+        self.plan = ByIdentity(self._plan, alike)
+        self.plan_of_each = ByIdentity(self._plan_of_each, alike)
         self.latencies_ps: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
-            lambda step, devices: [self.latency_ps(plan) for plan in self.plan_of_each(step, devices)]
+            lambda step, devices: [self.latency_ps(plan) for plan in self.plan_of_each(step, devices)], alike
         )
         self.message = cache(self._message)
-        self._places = ByIdentity(self._places_of)
+        self._places = ByIdentity(self._places_of, alike)
         self._choices = ByIdentity(_choices_of)
-        self.other_plans = ByIdentity(self._other_plans)
+        self.other_plans = ByIdentity(self._other_plans, alike)
         # Asked by every device of a group, of which there may be as many as devices.
         self._sizes: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
-            lambda step, devices: [len(set(group)) for group in self.groups(step, devices)]
+            lambda step, devices: [len(set(group)) for group in self.groups(step, devices)], alike
         )
+
+    def forget(self) -> None:
+        """Let go of all that was computed.
+
+        Objects that refer to each other in circles hold it until Python looks for garbage, which counts objects, and
+        not the bytes of their arrays: who tries a hundred orders of a pod's devices would have all tables at once.
+        """
+        for table in vars(self).values():
+            if isinstance(table, ByIdentity):
+                table.forget()
+        self._same_collectives.clear()
+        self.message.cache_clear()
+        vars(self).pop("_group_plans", None)
+
+    def _alike(self, step: Collective) -> Collective:
+        """Return the first collective that has the same devices do the same, of as many bytes if they decide how."""
+        by_size = step.algorithm is not None and step.algorithm.by_slice
+        which = step.groups, step.pairs, step.group_size, step.group_count
+        how = step.kind, step.algorithm, step.shares, by_size and step.n_bytes
+        return self._same_collectives.setdefault((*which, *how), step)
 
     def chosen_values(self, step: Loop | Branch, devices: DeviceSet, number: int) -> tuple[int, ...]:
         """Return what a device chooses at a step, visit by visit; nothing where the step does not say."""
@@ -187,14 +216,21 @@ class Costs:
 
     def places(self, step: Collective, devices: DeviceSet, number: int) -> list[int]:
         """Return which of a collective's groups a device is in; of a permute which pairs."""
-        return self._places(step, devices).get(number, [])
+        first, more = self._places(step, devices)
+        if number not in first:
+            return []
+        return [first[number], *more.get(number, ())]
 
-    def _places_of(self, step: Collective, devices: DeviceSet) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
+    def _places_of(self, step: Collective, devices: DeviceSet) -> tuple[dict[int, int], dict[int, list[int]]]:
+        """Return the first group of each device that is in one, and the others of those that are in several."""
+        # No list for each device: most are in one group.
+        first: dict[int, int] = {}
+        more: dict[int, list[int]] = {}
         for place, group in enumerate(self.groups(step, devices)):
             for member in dict.fromkeys(group):
-                found.setdefault(member, []).append(place)
-        return found
+                if first.setdefault(member, place) != place:
+                    more.setdefault(member, []).append(place)
+        return first, more
 
     def _shares(self, step: Collective, devices: DeviceSet, members: tuple[int, ...]) -> tuple[GroupShare, ...]:
         own: dict[int, list[int]] = {}

@@ -26,6 +26,9 @@ from tpusim.units import PS_PER_SECOND
 _FULL = 1 - 1e-12
 """A link used beyond this share has no room left."""
 
+_MOST_KEPT = 2**18
+"""Rates of transfers that met before and may meet again, in all: some forty bytes each."""
+
 
 class LinkUses(Collection[LinkUse]):
     """What links carried, each made when it is looked at: a large slice has hundreds of thousands of them."""
@@ -96,6 +99,7 @@ class Network(Fluid[Transfer]):
         # What was moved between two places to repeat from: what a loop or a call sums up is its own, not all before it.
         self._moved: list[dict[LinkDemand, float]] = [{}]
         self._rates: dict[tuple[int, ...], list[float]] = {}
+        self._kept = 0
         self._flows: list[Transfer] = []
         self._is_stale = False
 
@@ -176,6 +180,9 @@ class Network(Fluid[Transfer]):
         # The same transfers have the same rates each time; one alone has its full speed.
         key = tuple(map(id, demands))
         if key not in self._rates:
+            self._kept += len(key)
+            if self._kept > _MOST_KEPT:
+                self._rates, self._kept = {}, len(key)
             self._rates[key] = fair_speeds(demands) if len(demands) > 1 else [1.0] * len(demands)
         for transfer, rate in zip(self._flows, self._rates[key], strict=True):
             transfer.rate = rate
@@ -187,16 +194,17 @@ def fair_speeds(demands: Sequence[LinkDemand]) -> list[float]:
     # Numbered anew, so that the cost is by the links in use and not by those of the pod.
     _, links = np.unique(np.concatenate([demand.load.links for demand in demands]), return_inverse=True)
     shares = np.concatenate([demand.shares for demand in demands])
-    rising = np.ones(len(demands), bool)
-    speeds = np.zeros(len(demands))
+    rising, speeds, speed = np.ones(len(demands), bool), np.zeros(len(demands)), 0.0
     used = np.zeros(int(links.max()) + 1)
-    while rising.any():
-        weights = np.bincount(links, shares * rising[owners], len(used))
+    while speed < _FULL and rising.any():
+        # Only those that still rise, of which there are fewer in every round.
+        going = rising[owners] & (shares > 0)
+        owners, links, shares = owners[going], links[going], shares[going]
+        weights = np.bincount(links, shares, len(used))
         wanted = weights > 0
-        rise = min(1.0 - float(speeds[rising][0]), float(((1.0 - used[wanted]) / weights[wanted]).min()))
-        speeds[rising] += rise
+        rise = min(1.0 - speed, float(((1.0 - used[wanted]) / weights[wanted]).min()))
+        speed += rise
+        speeds[rising] = speed
         used += rise * weights
-        held = rising.copy()
-        held[owners[(used[links] >= _FULL) & (shares > 0)]] = False
-        rising = held & (speeds < _FULL)
-    return [float(speed) for speed in speeds]
+        rising[owners[(used >= _FULL)[links]]] = False
+    return speeds.tolist()

@@ -97,7 +97,7 @@ def simulate_pod(
         # Not where every device is to be run, nor where devices wait for each other for ever.
         if split.step is not None and may_collapse(costs, cohorts, assigned):
             cohorts, warnings = collapsed(cohorts)
-    return PodRun(
+    found = PodRun(
         sizes=pod.torus.sizes,
         slices=pod.slices,
         device_count=len(assigned),
@@ -107,6 +107,8 @@ def simulate_pod(
         is_order_open=is_order_open(programs, pod),
         warnings=warnings,
     )
+    costs.forget()
+    return found
 
 
 class _Run:
