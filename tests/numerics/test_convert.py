@@ -202,6 +202,8 @@ def test_stochastic_convert_to_integers_rounds_up_below_the_share() -> None:
     assert found.tolist() == [2, 1, -2, -1]
     ends = stochastic("s8", [3e9, -3e9, math.inf, math.nan, 127.5, 4.0], [0] * 6)
     assert ends.tolist() == [127, -128, 127, 0, 127, 4]
+    # A share below that of the least random number is none.
+    assert stochastic("s32", [1e-20, 2.0**-32], [0, 0]).tolist() == [0, 1]
 
 
 def test_stochastic_convert_to_bf16_is_right_on_average() -> None:

@@ -248,6 +248,37 @@ def test_complex_functions_agree_with_xla(opcode: str) -> None:
     np.testing.assert_allclose(ours(opcode, C64), expected, rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("opcode", ["exponential", "exponential-minus-one", "log-plus-one", "logistic"])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex_functions_agree_with_xla_near_zero_and_far_out(opcode: str, dtype: type) -> None:
+    """What is tiny keeps its digits; what overflows on the way to a finite result, or beside a zero, does not."""
+    parts = [0.0, 1e-9, -1e-5, 0.5, -2.5, 80.0, -80.0, 89.0, -100.0, 3e38]
+    values = np.array([complex(real, imaginary) for real in parts for imaginary in parts], dtype)
+    expected, found = run_xla(hlo(opcode, [values]), [values])[0], ours(opcode, values)
+    for one, other in ((found.real, expected.real), (found.imag, expected.imag)):
+        # Of exp(-80 + i), less one, XLA gives up the imaginary part.
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-34)
+
+
+def test_complex_quotients_by_zero_and_infinity_keep_their_direction() -> None:
+    """As in C99 (Annex G), and on XLA."""
+    left = np.array([1 - 2.5j, 1 + 1j, 1e4 + 1j, 1 + 1j, complex(np.inf, 1)], np.complex64)
+    right = np.zeros(5, np.complex64)
+    right.real, right.imag = [-0.0, -0.0, -np.inf, np.inf, 2], [0.0, -0.0, -np.inf, 0, 1]
+    expected, found = run_xla(hlo("divide", [left, right]), [left, right])[0], ours("divide", left, right)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found.real), np.signbit(expected.real))
+
+
+@pytest.mark.parametrize("direction", ["EQ", "LT", "GE"])
+@pytest.mark.parametrize("name", ["f8e5m2", "f8e4m3fn", "f8e4m3", "f8e3m4"])
+def test_the_total_order_of_bytes_is_that_of_xla(direction: str, name: str) -> None:
+    """All pairs of all 256: NaNs of other bits are other numbers."""
+    values = np.arange(256, dtype=np.uint8).view(numpy_dtype(DTYPES[name]))
+    left, right = (np.ascontiguousarray(side) for side in np.meshgrid(values, values, indexing="ij"))
+    assert_matches_xla("compare", left, right, result="pred", attributes=f", direction={direction}, type=TOTALORDER")
+
+
 @pytest.mark.parametrize("opcode", ["add", "atan2", "divide", "multiply", "power", "subtract"])
 def test_complex_arithmetic_agrees_with_xla(opcode: str) -> None:
     """Pairs of numbers neither of which is zero, which XLA's backends disagree about."""

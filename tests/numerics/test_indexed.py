@@ -188,6 +188,13 @@ VECTOR = Case((5,), (4,), (2,), (), (), (0,), 1, (1,))
 """Windows of 2 elements of a vector of 5."""
 
 
+def test_windows_without_elements_that_collapse_give_zeros() -> None:
+    """There is nothing to take, and a result to fill."""
+    attributes = "offset_dims={2}, collapsed_slice_dims={0}, start_index_map={}, index_vector_dim=0, slice_sizes={0,1}"
+    text = program("s32[2,3,1]", f"gather(p0, p1), {attributes}", ["s32[8,1]", "s32[0,2,3]"])
+    check_exactly(text, [numbered((8, 1)), np.zeros((0, 2, 3), np.int32)])
+
+
 def test_windows_that_reach_out_are_moved_by_gather_and_dropped_by_scatter() -> None:
     """Starts -1 and 4 of windows of 2 over 5 elements."""
     indices, operand = np.array([-1, 0, 3, 4], np.int32), numbered((5,))

@@ -223,6 +223,7 @@ INFERRED = {
     "rng_c4": "s32",
     "rng_bit_generator_c1": "(u64[2], u32[5], u32[5])",
     "rng_bit_generator_c2": "u64[2] for u64[3]",
+    "rng_bit_generator_c3": "(u64[2], c64[5])",
     "get_tuple_element_c1": "f32[2]",
     "get_tuple_element_c2": "2 of 2",
     "call_c5": "-1",

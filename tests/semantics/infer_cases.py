@@ -471,6 +471,10 @@ OURS: dict[str, tuple[str, str]] = {
         "(u64[2], u32[5]) rng-bit-generator(u64[2]), algorithm=rng_philox",
         "(u64[2], u32[5], u32[5]) rng-bit-generator(u64[2]), algorithm=rng_philox",
     ),
+    "rng_bit_generator_c3": (
+        "(u64[2], f32[5]) rng-bit-generator(u64[2]), algorithm=rng_philox",
+        "(u64[2], c64[5]) rng-bit-generator(u64[2]), algorithm=rng_philox",
+    ),
     "rng_bit_generator_c2": (
         "(u64[3], u32[5]) rng-bit-generator(u64[3]), algorithm=rng_philox",
         "(u64[2], u32[5]) rng-bit-generator(u64[3]), algorithm=rng_philox",

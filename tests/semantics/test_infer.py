@@ -55,6 +55,14 @@ def test_an_instruction_that_keeps_the_constraint_is_accepted(label: str) -> Non
     assert not is_stated(text) or text.startswith(shape)
 
 
+@pytest.mark.parametrize("label", ["gather_c12", "scatter_c16"])
+def test_index_vectors_lie_along_no_batching_dimension(label: str) -> None:
+    """XLA's parser lets it pass, and its StableHLO verifier, by which programs are compiled, does not."""
+    vectors = _BOTH[label][0].replace("indices_batching_dims={0}", "indices_batching_dims={2}")
+    with pytest.raises(ProgramError, match=rf"\[{label}\]"):
+        inferred(vectors)
+
+
 @by_label(_BOTH)
 def test_an_instruction_that_breaks_the_constraint_is_refused_by_its_label(label: str) -> None:
     """The message ends with the label and says what was expected."""

@@ -223,7 +223,8 @@ def _stochastic_integer(values: Array, random: Array, dtype: Type) -> Array:
     """Round floats to integers by chance; what is too large saturates and NaN becomes 0."""
     with np.errstate(all="ignore"):
         whole = np.trunc(values)
-        share = np.ldexp(np.abs(values - whole).astype(np.float64), 8 * random.dtype.itemsize)
+        # As a whole number, like the one by chance that it is compared with.
+        share = np.floor(np.ldexp(np.abs(values - whole).astype(np.float64), 8 * random.dtype.itemsize))
         # A share of nothing at all, or of an infinity, rounds nowhere.
         up = random < np.where(np.isfinite(share), share, 0.0)
         return convert_values(np.where(up, whole + np.copysign(values.dtype.type(1), values), whole), dtype)

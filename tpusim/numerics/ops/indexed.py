@@ -110,7 +110,8 @@ def gather(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     # Collapsed and batching dimensions have size 1 in a window and no dimension in the result.
     dropped = {*attributes["collapsed_slice_dims"], *own}
     kept = [size for dimension, size in enumerate(sizes) if dimension not in dropped]
-    whole = values.reshape((*outer, *kept))
+    # Windows without elements that collapse leave none to take, and XLA fills the result with zeros.
+    whole = values.reshape((*outer, *kept)) if windows.offsets.size else np.zeros((*outer, *kept), operand.dtype)
     return np.moveaxis(whole, range(len(outer), whole.ndim), attributes["offset_dims"])
 
 

@@ -68,6 +68,10 @@ def _keys(site: Site, name: str, operands: list[Array]) -> list[Array] | None:
     return [key if way.is_ascending else ~key for key, way in zip(keys, order, strict=True)]
 
 
+_SIGN_AND_MAGNITUDE = ("float8_e3m4", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
+"""Floats of one byte whose bits are in the order of their values, as those of wider ones are."""
+
+
 def as_ordered(array: Array, *, is_total: bool) -> Array:
     """Return integers in the order of the elements of ``array``, which are truth values, integers or floats.
 
@@ -76,8 +80,9 @@ def as_ordered(array: Array, *, is_total: bool) -> Array:
     """
     if array.dtype.kind == "b":
         return array.view(np.uint8)
-    # f32 holds all values of the types of 8 bits and fewer, the sign of a NaN as well.
-    wide = array.astype(compute_type(array.dtype)) if array.dtype.itemsize == 1 else array
+    # f32 holds all values of the types of 8 bits and fewer, but not what tells one NaN from another.
+    is_small = array.dtype.itemsize == 1 and array.dtype.name not in _SIGN_AND_MAGNITUDE
+    wide = array.astype(compute_type(array.dtype)) if is_small else array
     if wide.dtype.kind in "iu":
         return wide
     plain = wide if is_total else np.where(wide == 0, np.zeros((), wide.dtype), wide)

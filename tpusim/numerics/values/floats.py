@@ -40,7 +40,66 @@ def power(base: Array, exponent: Array) -> Array:
 
 def complex_power(base: Array, exponent: Array) -> Array:
     """Return the power of complex numbers; 1 to whatever power is 1."""
-    return np.where(base == 1, base, np.power(base, exponent))
+    # In c128, where what is too large for c64 still has a direction.
+    wide = np.power(base.astype(np.complex128), exponent.astype(np.complex128)).astype(base.dtype)
+    return np.where(base == 1, base, wide)
+
+
+def complex_divide(left: Array, right: Array) -> Array:
+    """Return the quotient; what is divided by zero or infinity keeps its direction (C99, Annex G.5.1)."""
+    result = np.asarray(np.divide(left, right))
+    a, b, c, d = np.broadcast_arrays(left.real, left.imag, right.real, right.imag)
+    is_nan = np.isnan(result.real) & np.isnan(result.imag)
+    by_zero = (c == 0) & (d == 0) & ~(np.isnan(a) & np.isnan(b))
+    infinite = is_nan & (np.isinf(a) | np.isinf(b)) & np.isfinite(c) & np.isfinite(d)
+    by_infinity = is_nan & (np.isinf(c) | np.isinf(d)) & np.isfinite(a) & np.isfinite(b)
+    a1, b1 = _boxed(a, b)
+    c1, d1 = _boxed(c, d)
+    inf = result.real.dtype.type(np.inf)
+    for where, real, imaginary in (
+        (by_zero, np.copysign(inf, c) * a, np.copysign(inf, c) * b),
+        (infinite & ~by_zero, inf * (a1 * c + b1 * d), inf * (b1 * c - a1 * d)),
+        (by_infinity, 0 * (a * c1 + b * d1), 0 * (b * c1 - a * d1)),
+    ):
+        np.copyto(result.real, real, where=where)
+        np.copyto(result.imag, imaginary, where=where)
+    return result
+
+
+def _boxed(real: Array, imaginary: Array) -> tuple[Array, Array]:
+    """Return the direction of infinite numbers: 1 where they are infinite and 0 where not, with their signs."""
+    parts = (np.copysign(np.isinf(part).astype(part.dtype), part) for part in (real, imaginary))
+    return next(parts), next(parts)
+
+
+def complex_exponential_minus_one(value: Array) -> Array:
+    """Return ``exp(z) - 1``; a real number stays one, however large it becomes."""
+    result = np.asarray(np.expm1(value))
+    is_real = (value.imag == 0) & ~np.isnan(value.real)
+    return _complex(result.real, np.where(is_real, value.imag, result.imag))
+
+
+def complex_log_plus_one(value: Array) -> Array:
+    """Return ``log(1 + z)``, exact near 0, where ``1 + z`` has lost all digits of ``z``."""
+    wide = value.astype(np.complex128)
+    x, y = wide.real, wide.imag
+    near = np.log1p(x * (2 + x) + y * y) / 2
+    real = np.where(np.maximum(np.abs(x), np.abs(y)) < 0.5, near, np.log(np.hypot(1 + x, y)))
+    return _complex(real, np.arctan2(y, 1 + x)).astype(value.dtype)
+
+
+def complex_logistic(value: Array) -> Array:
+    """Return ``1 / (1 + exp(-z))``, through the exponential that does not overflow."""
+    is_left = value.real < 0
+    small = np.exp(np.where(is_left, value, -value))
+    return np.asarray(np.where(is_left, small, 1) / (1 + small)).astype(value.dtype)
+
+
+def _complex(real: Array, imaginary: Array) -> Array:
+    """Return complex numbers of their parts; a sum would make NaN of an infinity in one of them."""
+    result = np.empty(real.shape, np.result_type(real, np.complex64))
+    result.real, result.imag = real, imaginary
+    return result
 
 
 def maximum(left: Array, right: Array) -> Array:

@@ -137,7 +137,8 @@ def _check_batching(site: Site, shape: ArrayShape, index_sizes: Sequence[int], n
     require(len(own) == len(other), as_many, own, "and", other)
     require(_within(own, shape.rank) and _ascends(own), of_operand, own, "for", shape)
     # Pairs go by position: the operand's side ascends, which leaves the other any order.
-    require(_within(other, len(index_sizes)) and len(set(other)) == len(other), of_indices, other)
+    are_own = _within(other, len(index_sizes)) and site.attributes["index_vector_dim"] not in other
+    require(are_own and len(set(other)) == len(other), of_indices, other)
     require(set(own).isdisjoint(dropped), not_dropped, own, "and", dropped)
     # A larger batch of indices would leave the operand.
     agree = all(sizes_agree(shape.dimensions[i], index_sizes[j]) for i, j in zip(own, other, strict=True))

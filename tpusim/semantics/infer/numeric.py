@@ -6,7 +6,7 @@ from tpusim.semantics.infer.elementwise import COMPLEX, COMPONENTS
 from tpusim.semantics.infer.site import Site, broken, infers, require
 from tpusim.semantics.infer.types import dynamic_flags, is_scalar, make_array, plain, retyped, sizes_agree, types_agree
 from tpusim.shapes.dtype import DTYPES
-from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, compatible, leaves
 
 
 @infers("cholesky")
@@ -87,6 +87,7 @@ def _rng_bit_generator(site: Site) -> Shape:
     require(len(result.elements) == 2, "rng_bit_generator_c1", result)
     if not compatible(result.elements[0], site.operands[0]):
         raise broken("rng_bit_generator_c2", f"{plain(result.elements[0])} for {plain(site.operands[0])}")
+    require(not any(leaf.dtype.is_complex for leaf in leaves(result)), "rng_bit_generator_c3", result)
     return result
 
 
