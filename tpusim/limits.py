@@ -78,6 +78,9 @@ COMPUTED_ELEMENTS: Final = Limit("a number of elements to compute", 2**40, least
 RANK: Final = Limit("a number of dimensions", 32, least=0)
 """Of an array that is computed, where NumPy has an end, or compiled, which takes their cube; programs have some ten."""
 
+ELEMENTS: Final = Limit("a number of elements", 10**100, least=0)
+"""Of an array whose layout is explained: of thousands of dimensions it has thousands of digits."""
+
 TILES: Final = Limit("a number of tiles in a layout", 64, least=0)
 """Each splits two dimensions once more; compilers state three at most."""
 

@@ -105,6 +105,19 @@ def test_a_lowered_program_on_another_chip_is_warned_of(capsys, tmp_path):
     output_of(capsys, "lower", MLP, "-o", path)
     assert "lowered for v5e, run on v6e" in output_of(capsys, "run", path, "--chip", "v6e")
     assert "lowered for" not in output_of(capsys, "run", path, "--chip", "v5e")
+    assert "run on v5e with vpu.lanes=256: its tiles" in output_of(capsys, "run", path, "-o", "vpu.lanes=256")
+    assert "lowered for" not in output_of(capsys, "run", path, "-o", "hbm.bandwidth_bytes_per_second=x2")
+
+
+@pytest.mark.parametrize("arguments", [["--chip", "v3"], ["-o", "cores_per_device=1"]])
+def test_what_was_lowered_for_two_cores_runs_on_one(capsys, tmp_path, arguments):
+    """Half of a kernel's tiles would else be nobody's, and its time below its roofline."""
+    path = str(tmp_path / "prog.json")
+    output_of(capsys, "lower", str(TRACES / "measured" / "matmul_2560x3072_3072x3072_f16.v4.hlo.txt.gz"), "-o", path)
+    stored = json.loads(Path(path).read_text())
+    assert any(step.get("cores") == 2 for step in stored["steps"])
+    summary = json.loads(output_of(capsys, "run", path, *arguments, "--json"))
+    assert summary["time_us"] >= summary["roofline_us"]
 
 
 def test_validate_prints_families_and_baselines(capsys, index):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+import zipfile
 
 import ml_dtypes
 import numpy as np
@@ -252,6 +254,41 @@ def test_a_file_that_is_no_npz_is_refused(capsys, write):
     """The message names the file."""
     path = write("in.npz", "no arrays\n")
     assert path in refusal(capsys, "exec", write("half.hlo", HALF), "--inputs", path)
+
+
+def test_a_file_of_one_array_twice_is_refused(capsys, write, tmp_path):
+    """The second one would be taken, and nothing said."""
+    path = tmp_path / "in.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, values in (("in0.npy", np.zeros(3, np.float32)), ("in0", np.ones(3, np.float32))):
+            with archive.open(name, "w") as file:
+                np.lib.format.write_array(file, values)
+    said = refusal(capsys, "exec", write("half.hlo", HALF), "--inputs", str(path))
+    assert "expected each array once, found 'in0' twice" in said
+
+
+def test_a_header_is_read_as_far_as_one_can_be(capsys, write, tmp_path):
+    """It states its own length, and a gigabyte of blanks is a megabyte in the file."""
+    path = tmp_path / "in.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("in0.npy", "w") as file:
+        file.write(b"\x93NUMPY\x02\x00" + (1 << 28).to_bytes(4, "little") + b" " * (1 << 28))
+    tracemalloc.start()
+    said = refusal(capsys, "exec", write("half.hlo", HALF), "--inputs", str(path))
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "expected an .npz file of arrays" in said
+    assert peak_bytes < 64 << 20
+
+
+def test_a_damaged_member_is_refused(capsys, write, tmp_path):
+    """However it is packed."""
+    path = tmp_path / "in.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive, archive.open("in0.npy", "w") as file:
+        np.lib.format.write_array(file, np.arange(1000, dtype=np.float32))
+    content = bytearray(path.read_bytes())
+    content[60:80] = b"\xff" * 20
+    path.write_bytes(content)
+    assert str(path) in refusal(capsys, "exec", write("half.hlo", HALF), "--inputs", str(path))
 
 
 @pytest.mark.parametrize("text", [GOOD, HALF, PRODUCT, LOOP, ALL_REDUCE, INFEED])

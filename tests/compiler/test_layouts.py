@@ -6,6 +6,7 @@ import random
 from itertools import permutations
 from math import prod
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -243,3 +244,11 @@ def test_an_array_without_elements_has_them_in_any_order():
     """Its sizes have no common factors: what is behind a zero would be left over."""
     empty = parse_shape("bf16[7,0,3]{2,1,0:T(8,128)(2,1)}")
     assert carried_order(empty, (7, 0)) == (1, 0)
+
+
+def test_of_many_dimensions_those_of_other_sizes_are_tried():
+    """The two minor ones of hundreds: all pairs of them would be tens of thousands of orders of hundreds."""
+    array = ArrayShape(dtype("f32"), (2,) * 150 + (128,) + (2,) * 149 + (8, 3))
+    begin = process_time()
+    assert boundary_order(array, CHIP)[:2] == (150, 300)
+    assert process_time() - begin < 1

@@ -250,6 +250,14 @@ def test_every_link_of_switches_is_drawn():
     assert shapes == [[0, 0], [1, 0], [2, 0], [3, 0], [0.5, 1], [2.5, 1], [1.5, 2]]
 
 
+def test_figures_of_a_sweep_may_be_zero_or_below():
+    """They stand where they are; several of one place are told by their mean."""
+    rows = [{"x": 1, "y": 0.0}, {"x": 2, "y": -2.0}, {"x": 2, "y": 4.0}]
+    (line,) = plot.sweep(rows, "x", "y").axes[0].get_lines()
+    assert line.get_xydata().tolist() == [[1, 0], [2, 1]]
+    assert plot.sweep(rows, "x", "y").axes[0].get_ylim()[0] < 0
+
+
 def test_sweeps_say_what_is_missing():
     """The known keys for a wrong one, and the value that is no number."""
     with pytest.raises(ConfigError, match=r"the key 'price' in every record, found cost, time"):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 import tpusim
 from tests.study.cases import BANDWIDTH, LSTM, MLP, SMALL_GRID, kernel_module, tanh_of
+from tpusim.errors import ConfigError
 from tpusim.study import study as study_room
-from tpusim.study.spec import COLUMNS
+from tpusim.study.effects import effects
+from tpusim.study.spec import BASES, COLUMNS, make_spec
 from tpusim.study.table import write_csv, write_parquet
 
 
@@ -80,6 +84,31 @@ def test_what_is_stored_is_not_run_again(tmp_path, monkeypatch):
     wider = tpusim.Study(programs={"net": MLP}, axes={BANDWIDTH: ["x4", "x1"]}, jobs=1, store=tmp_path)
     assert wider.rows()[1]["time_us"] == next(r["time_us"] for r in rows if r["program"] in MLP and r["status"] == "ok")
     assert given == [8, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE outcomes SET outcome = 'x'", "UPDATE outcomes SET outcome = 5", "DROP TABLE outcomes"]
+)
+def test_a_store_that_is_damaged_is_told_by_its_name(tmp_path, damage):
+    """It may be another tool's, or a disk has failed."""
+    study = small(store=tmp_path)
+    study.run()
+    study.close()
+    with closing(sqlite3.connect(tmp_path / "outcomes.sqlite")) as rows, rows:
+        rows.execute(damage)
+        if damage.startswith("DROP"):
+            rows.execute("CREATE TABLE outcomes (other TEXT)")
+    with pytest.raises(ConfigError, match=r"outcomes\.sqlite: not the outcomes of a study, or damaged"):
+        small(store=tmp_path).run()
+
+
+def test_points_that_take_no_time_have_no_effect_to_tell():
+    """Of no time nothing is a share."""
+    axes = make_spec({"programs": [MLP], "axes": {BANDWIDTH: [1.0, 2.0]}}, Path()).axes
+    rows = [
+        {"program": "p", BANDWIDTH: at, "time_us": time, **dict.fromkeys(BASES)} for at, time in ((1, 0), (2, -1.0))
+    ]
+    assert effects(rows, axes, "time_us") == []
 
 
 def test_a_changed_program_is_run_again(tmp_path, monkeypatch):

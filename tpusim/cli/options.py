@@ -140,7 +140,17 @@ def check_written(options: argparse.Namespace, read: Iterable[str] = ()) -> None
     if not names:
         return
     from glob import glob
+    from pathlib import Path
 
+    from tpusim.pipeline.chip_choice import facts_beside
+
+    program = getattr(options, "program", None)
+    if isinstance(program, str) and program != "-":
+        # Whether it is there or not: the next run would take the chip from it.
+        beside = facts_beside(Path(program))
+        if action := names.get(os.path.realpath(beside)):
+            flag = action.option_strings[-1]
+            raise ConfigError(f"{flag}: expected another file than {beside}, which says what chip the program is for")
     for text in (*read, *_named(options)):
         # Patterns name files as well, with variables in braces or as shells write them.
         matching = glob(_VARIABLE.sub("*", text)) if re.search(r"[*?\[{]", text) else ()

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
+from lzma import LZMAError
 from math import prod
 from pathlib import Path
 from tokenize import TokenError
@@ -31,12 +33,13 @@ from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_tex
 # What NumPy and zipfile raise of files that are damaged, or packed in ways that they lack.
 _DAMAGED = (
     *(ArithmeticError, AttributeError, BadZipFile, EOFError, LookupError, MemoryError, OSError),
-    *(RuntimeError, SyntaxError, TokenError, TypeError, ValueError, zlib.error),
+    *(LZMAError, RuntimeError, SyntaxError, TokenError, TypeError, ValueError, zlib.error),
 )
 # Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.
 _STORED_AS_THEY_ARE = frozenset("?bBhHiIlLqQefdFD")
 _REGISTERED = 2
 # Of arrays of numbers, by the version of the format; the third is for names of columns.
+_HEADER_BYTES = 1 << 17
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 # Results may stand beside the inputs that they belong to.
 _RESULT = re.compile(r"out\d+(_\w+)?")
@@ -69,17 +72,24 @@ def read_arrays(path: str | Path) -> dict[str, Any]:
         if Path(path).is_file() and not is_zipfile(path):
             raise ProgramError(f"{path}: expected an .npz file of arrays (numpy.savez), found another kind of file")
         with ZipFile(path) as archive:
+            members = Counter(name.removesuffix(".npy") for name in archive.namelist())
+            double, count = max(members.items(), key=lambda item: item[1], default=("", 0))
+            if count > 1:
+                raise ProgramError(f"{path}: expected each array once, found {double!r} twice")
             return {name.removesuffix(".npy"): _stored(archive, path, name) for name in archive.namelist()}
     except FileNotFoundError as error:
         raise ProgramError(f"{path}: cannot be read: {error.strerror}") from error
     except _DAMAGED as error:
-        raise ProgramError(f"{path}: expected an .npz file of arrays: {error}") from error
+        found = str(error).partition("\n")[0]
+        raise ProgramError(f"{path}: expected an .npz file of arrays: {found}") from error
 
 
 def _stored(archive: ZipFile, path: str | Path, member: str) -> Stored:
     with archive.open(member) as file:
-        read_header = _HEADERS[np.lib.format.read_magic(file)]
-        shape, _, dtype = read_header(file)
+        # It states its length itself: a gigabyte of blanks takes a megabyte of the file.
+        head = BytesIO(file.read(_HEADER_BYTES))
+        read_header = _HEADERS[np.lib.format.read_magic(head)]
+        shape, _, dtype = read_header(head)
     return Stored(path, member, shape, dtype)
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from warnings import warn
@@ -15,13 +16,15 @@ import msgspec
 from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.files import parse_json, read_text
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.load import load_chip, override_chip, resolve_chip_name
+from tpusim.hardware.load import chip_names, load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, default_sizes
 from tpusim.ir.module import Module
 from tpusim.machine.placement import stated_slice
 from tpusim.program.device_order import moved_to
+from tpusim.program.edit import with_steps
 from tpusim.program.module import Program
 from tpusim.program.provenance import MEGACORE, Provenance
+from tpusim.program.steps import AnyStep, Kernel
 from tpusim.semantics.provenance import read_provenance
 
 _NAME_PART = re.compile(r"[._]")
@@ -176,8 +179,39 @@ def named_chip(file_name: str) -> str:
 
 
 def for_chip(program: Program, chip: Chip) -> Program:
-    """Return a lowered program for a run on a chip, with a warning if it was cut up for another."""
-    if program.chip == chip.name or resolve_chip_name(program.chip) == chip.name:
+    """Return a lowered program for a run on a chip, with a warning if it was cut up for another.
+
+    What more cores were to share runs on those that there are.
+    """
+    other = _cut_otherwise(program, chip)
+    if not other:
         return program
-    warning = f"lowered for {program.chip}, run on {chip.name}: its tiles and its work are still those of the former"
-    return msgspec.structs.replace(program, warnings=(*program.warnings, warning))
+    warning = f"lowered for {program.chip}, run on {other}: its tiles and its work are still those of the former"
+    return msgspec.structs.replace(
+        with_steps(program, lambda steps: tuple(_on_cores(step, chip.cores_per_device) for step in steps)),
+        warnings=(*program.warnings, warning),
+    )
+
+
+_CUT_BY = (
+    *("mxu.rows", "mxu.columns", "vpu.lanes", "vpu.sublanes"),
+    *("cores_per_device", "vmem.capacity_bytes", "vmem.scoped_bytes", "tuple_table_granule_bytes"),
+)
+"""Figures of a chip that lowering goes by: a program that was lowered is what it was, whatever they become."""
+
+
+def _cut_otherwise(program: Program, chip: Chip) -> str:
+    """Return what a program was not lowered for: a chip, or other figures of its chip; nothing if it was."""
+    if program.chip != chip.name and resolve_chip_name(program.chip) != chip.name:
+        return chip.name
+    if chip.name not in chip_names():
+        return ""
+    own = load_chip(chip.name)
+    others = [f"{key}={found}" for key in _CUT_BY if (found := attrgetter(key)(chip)) != attrgetter(key)(own)]
+    return f"{chip.name} with {', '.join(others)}" if others else ""
+
+
+def _on_cores(step: AnyStep, cores: int) -> AnyStep:
+    if not isinstance(step, Kernel) or step.cores <= cores:
+        return step
+    return msgspec.structs.replace(step, cores=cores)

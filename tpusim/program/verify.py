@@ -22,6 +22,7 @@ from tpusim.program.steps import COLLECTIVE_KINDS, SCALAR_BYTES, Branch, Collect
 from tpusim.program.work import Work, sum_work, unit_fault
 from tpusim.shapes.dtype import DTYPES
 
+_OF_PRODUCTS = "streamed_rows", "weight_rows", "results", "parked"
 _LEAST, _MOST = 1e-30, 1e24
 """No amount of anything is smaller, but for nothing, or larger; beyond them arithmetic on floats loses itself."""
 
@@ -145,6 +146,8 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
         yield "work: expected instructions of the scalar core alone in a scalar kernel"
     if step.flops and not (step.work.matmuls or step.work.ops):
         yield f"work: expected some for {step.flops:.4g} FLOP, found none"
+    if step.product_flops > step.flops * (1 + 1e-6):
+        yield f"product_flops: expected no more than the {step.flops:.4g} FLOP of all, found {step.product_flops:.4g}"
     if step.flops_type not in DTYPES:
         yield _no_type("flops_type", step.flops_type)
     # The roof of its products is that of the type.
@@ -190,9 +193,10 @@ def _no_type(place: str, name: str) -> str:
 
 
 def _is_sum(work: Work, stages: Sequence[Work]) -> bool:
-    """Return whether a kernel's stages have the operations and the streamed rows of its work."""
+    """Return whether a kernel's stages have the operations of its work, and the rows and results of its products."""
     whole, together = (
-        each.ops | {"": sum(matmul.streamed_rows for matmul in each.matmuls)} for each in (work, sum_work(stages))
+        each.ops | {name: sum(getattr(matmul, name) for matmul in each.matmuls) for name in _OF_PRODUCTS}
+        for each in (work, sum_work(stages))
     )
     # Sums of shares round.
     return all(isclose(whole.get(k, 0.0), together.get(k, 0.0), rel_tol=1e-6) for k in whole | together)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ProgramError
+from tpusim.limits import ELEMENTS
 from tpusim.shapes.address import (
     check_index,
     element_bits,
@@ -99,8 +100,11 @@ class LayoutFacts(msgspec.Struct, frozen=True, kw_only=True):
 def layout_facts(shape: Shape, at: Sequence[int] | None = None) -> LayoutFacts:
     """Return the facts of a shape; ``at`` is a logical index, in which negative numbers count from the end.
 
-    Raises ``ProgramError`` for an index outside the array, or for one into a tuple.
+    Raises ``ProgramError`` for an index outside the array, or for one into a tuple, and for more elements than can be
+    printed.
     """
+    if fault := ELEMENTS.fault(max([padded_element_count(leaf) for leaf in leaves(shape)], default=0)):
+        raise ProgramError(fault)
     if at is not None and not isinstance(shape, ArrayShape):
         raise ProgramError(f"expected an array shape for the index {tuple(at)}, found {shape}; give one of its arrays")
     # A leaf is an array, so the index belongs to the only one there is.

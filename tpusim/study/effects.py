@@ -29,7 +29,8 @@ def effects(rows: Rows, axes: Sequence[Axis], figure: str) -> list[Effect]:
     A change is against the geometric mean of such points. Where no two points differ in one axis alone (samples),
     the half of the points with the lower values is taken beside the half with the higher ones.
     """
-    timed = [row for row in rows if row.get(figure)]
+    # Of others, such as those that take no time, no mean can be told.
+    timed = [row for row in rows if (row.get(figure) or 0.0) > 0]
     found = []
     for axis in axes:
         low, high = _ends(timed, axis, axes, figure)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
@@ -56,8 +57,9 @@ class Store:
     def __init__(self, folder: Path | None) -> None:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
+        self._place = folder / _FILE if folder else ":memory:"
         try:
-            self._rows = sqlite3.connect(folder / _FILE if folder else ":memory:", timeout=_BUSY_SECONDS)
+            self._rows = sqlite3.connect(self._place, timeout=_BUSY_SECONDS)
             # From 3.13 on Python warns of what nobody has closed.
             weakref.finalize(self, self._rows.close)
             self._rows.execute("PRAGMA journal_mode = WAL")
@@ -76,11 +78,20 @@ class Store:
         rows = (
             (key, self._rows.execute("SELECT outcome FROM outcomes WHERE key = ?", [key]).fetchone()) for key in keys
         )
-        known = {key: msgspec.json.decode(row[0], type=Outcome) for key, row in rows if row}
+        with self._damage_told():
+            known = {key: msgspec.json.decode(row[0], type=Outcome) for key, row in rows if row}
         return {key: outcome for key, outcome in known.items() if outcome.status != "error"}
+
+    @contextmanager
+    def _damage_told(self) -> Iterator[None]:
+        """Raise ConfigError for what is no table of outcomes."""
+        try:
+            yield
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            raise ConfigError(f"{self._place}: not the outcomes of a study, or damaged: {error}") from error
 
     def put(self, outcomes: Mapping[str, Outcome]) -> None:
         """Keep some outcomes, all or none of them."""
         rows = [(key, msgspec.json.encode(outcome)) for key, outcome in outcomes.items()]
-        with self._rows:
+        with self._damage_told(), self._rows:
             self._rows.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", rows)

@@ -5,9 +5,10 @@ Source: programs compiled ahead of time, v3 to v6e.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import permutations
+from itertools import chain, permutations
 
 from tpusim.hardware.chip import Chip
 from tpusim.shapes.address import physical_bytes
@@ -32,17 +33,25 @@ def boundary_order(array: ArrayShape, chip: Chip) -> Order:
     """Return the order of an argument or a result of a program, a loop or a branch."""
     rank = array.rank
     default = tuple(reversed(range(rank)))
-    if rank < 2 or not array.dtype.bits:
+    # One without elements takes no memory in any order.
+    if rank < 2 or not array.dtype.bits or 0 in array.dimensions:
         return default
     # Of many dimensions only the two minor ones matter for padding.
-    return least_padded(array, [default, *_descending(rank)], chip)
+    return least_padded(array, chain([default], _descending(array)), chip)
 
 
-@lru_cache(maxsize=16)
-def _descending(rank: int) -> tuple[Order, ...]:
-    """Return all choices of the two minor dimensions, the others in default order, the highest numbers first."""
-    pairs = permutations(reversed(range(rank)), min(2, rank))
-    return tuple((*pair, *(d for d in reversed(range(rank)) if d not in pair)) for pair in pairs)
+def _descending(array: ArrayShape) -> Iterator[Order]:
+    """Yield the choices of the two minor dimensions, the others in default order, the highest numbers first."""
+    rank, sizes = array.rank, array.dimensions
+    count = Counter[int]()
+    minor = []
+    for number in reversed(range(rank)):
+        # A third one of a size gives the padding that the first two give.
+        count[sizes[number]] += 1
+        if count[sizes[number]] <= 2:
+            minor.append(number)
+    for pair in permutations(minor, 2):
+        yield (*pair, *(d for d in reversed(range(rank)) if d not in pair))
 
 
 def with_boundary_layouts(shape: Shape, chip: Chip) -> Shape:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from math import inf, isfinite, isqrt
-from statistics import geometric_mean
+from statistics import fmean, geometric_mean
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -180,6 +180,11 @@ def sweep(records: Records, x: str, y: str, by: str = "", ax: Axes | None = None
     return figure_of(ax)
 
 
+def _mean(figures: Sequence[float]) -> float:
+    """Return the geometric mean of figures, of which there is none but of positive ones: else the arithmetic one."""
+    return geometric_mean(figures) if min(figures) > 0 else fmean(figures)
+
+
 def _lines(ax: Axes, records: Records, keys: tuple[str, str, str], values: Sequence[str]) -> Labels:
     x, y, by = keys
     numbers = [_number(record[x]) for record in records]
@@ -189,8 +194,8 @@ def _lines(ax: Axes, records: Records, keys: tuple[str, str, str], values: Seque
         places: dict[float, list[float]] = defaultdict(list)
         for record in chosen:
             place = texts.index(str(record[x])) if texts else _number(record[x]) or 0.0
-            places[place].append(_figure(record, y) or 1.0)
-        line = [(place, geometric_mean(figures)) for place, figures in sorted(places.items())]
+            places[place].append(_figure(record, y) or 0.0)
+        line = [(place, _mean(figures)) for place, figures in sorted(places.items())]
         if line:
             ax.plot(*zip(*line, strict=True), color=colour, marker=marker, markersize=4, linestyle=dash, linewidth=1.2,
                     label=shortened(value, 24))  # fmt: skip
@@ -201,7 +206,7 @@ def _lines(ax: Axes, records: Records, keys: tuple[str, str, str], values: Seque
 def _scale(ax: Axes, records: Records, keys: tuple[str, str, str], texts: list[str]) -> None:
     """Choose the scales of both axes, and name them."""
     x, y, _ = keys
-    ups = [_figure(record, y) or 1.0 for record in records]
+    ups = [_figure(record, y) or 0.0 for record in records]
     ax.grid()
     ax.set(xlabel=x, ylabel=y)
     if texts:
@@ -214,7 +219,7 @@ def _scale(ax: Axes, records: Records, keys: tuple[str, str, str], texts: list[s
     if _is_far(ups):
         ax.set_yscale("log")
     else:
-        ax.set_ylim(0, None)
+        ax.set_ylim(None if min(ups) < 0 else 0, None)
 
 
 def _tick(key: str, value: float) -> str:
