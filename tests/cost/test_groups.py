@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import permutations
+from itertools import permutations, product
+from operator import mul
 
 import msgspec
 import pytest
@@ -125,6 +126,21 @@ def test_a_slice_that_chooses_by_size_chooses_for_each_size():
     kept, anew = GroupPlans(pod), [GroupPlans(pod).at_once(step, groups) for step in steps]
     assert [by_link(kept.at_once(step, groups)) for step in steps] == [by_link(plan) for plan in anew]
     assert by_link(anew[0]) != by_link(anew[1])
+
+
+@given(st.sampled_from(["v5p:4x4x4", "v5e:16x16", "v5p:8x8x8"]).map(pod_of), st.sampled_from(KINDS[:4]), st.data())
+def test_a_block_of_a_torus_takes_the_same_wherever_it_lies(pod, kind, data):
+    """Neighbours may have the end of an axis between them: the link round joins them as any other would."""
+    sizes = pod.torus.sizes
+    block = [data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=4, unique=True)) for size in sizes]
+    plans = []
+    for by in ([0] * len(sizes), [data.draw(st.integers(0, size - 1)) for size in sizes]):
+        moved = [[(place + far) % size for place in line] for line, far, size in zip(block, by, sizes, strict=True)]
+        chips = [sum(map(mul, place, pod.torus.strides)) for place in product(*moved)]
+        plan = plan_group(kind, pod, sorted(chips))
+        plans.append((plan.hops, plan.steps, sorted(by_link(plan).values())))
+    assert plans[0][:2] == plans[1][:2]
+    assert plans[0][2] == pytest.approx(plans[1][2])
 
 
 @given(st.sampled_from(["v5p:4x4x8", "v5p:4x8x8"]).map(pod_of), st.data())

@@ -90,7 +90,10 @@ class _Inside(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """The places of a group along one axis: whether they close to a ring, and how far apart neighbours are."""
+    """The places of a group along one axis: whether they close to a ring, and how far apart neighbours are.
+
+    Places beyond the end of the axis are those at its beginning, where the way to them leads round.
+    """
 
     axis: int
     places: tuple[int, ...]
@@ -336,11 +339,18 @@ def _lines(torus: Torus, chips: tuple[int, ...]) -> list[_Line]:
 
 def _line(torus: Torus, axis: int, places: tuple[int, ...], whole: list[bool]) -> _Line:
     """Return the places of a block along an axis; equal steps all the way round a closed axis make a ring."""
+    size = torus.sizes[axis]
+    gaps = [b - a for a, b in pairwise((*places, places[0] + size))]
     # Where a twist leads into another line, that line has to be of the block as well: ``whole`` tells which axes are.
-    size, step = torus.sizes[axis], max(b - a for a, b in pairwise(places))
-    even = {b - a for a, b in pairwise((*places, places[0] + size))} == {step}
     stays = all(is_whole or not by for is_whole, by in zip(whole, torus.shift(axis), strict=True))
-    return _Line(axis, places, torus.wraps[axis] and even and len(places) > 2 and stays, step)
+    goes_round = torus.wraps[axis] and stays
+    if goes_round and max(gaps) > gaps[-1]:
+        # The widest gap is left out, wherever it is: neighbours may have the end of the axis between them.
+        first = gaps.index(max(gaps)) + 1
+        places = (*places[first:], *(place + size for place in places[:first]))
+        gaps = gaps[first:] + gaps[:first]
+    step = max(gaps[:-1])
+    return _Line(axis, places, goes_round and set(gaps) == {step} and len(places) > 2, step)
 
 
 def _along_axes(group: _Group, chips: tuple[int, ...], lines: list[_Line]) -> _Inside:
@@ -421,8 +431,9 @@ def _gather_profile(torus: Torus, line: _Line, directions: int) -> np.ndarray:
         profile[:, :directions] = 1 / directions
         return profile
     for number, (here, there) in enumerate(pairwise(line.places), start=1):
-        profile[here:there, 0] = number / (count - 1)
-        profile[here + 1 : there + 1, 1] = (count - number) / (count - 1)
+        way = np.arange(here, there)
+        profile[way % size, 0] = number / (count - 1)
+        profile[(way + 1) % size, 1] = (count - number) / (count - 1)
     return profile
 
 
