@@ -101,7 +101,7 @@ def test_nothing_pads_what_has_no_elements(tmp_path):
     assert "padding" not in {one.rule for one in advise(path).findings}
 
 
-AGAIN = structs.replace(PRODUCT, name="q", op_name="jit(f)/rematted_computation/dot", product_flops=1.0)
+AGAIN = structs.replace(PRODUCT, name="q", op_name="jit(f)/rematted_computation/dot", flops=1.0, product_flops=1.0)
 
 
 def test_what_is_computed_again_is_kept():
@@ -151,7 +151,7 @@ def test_scores_of_attention_are_not_kept_in_a_scan():
 def test_what_is_kept_elsewhere_is_copied_beside_the_core():
     """Of three products the first that is needed again stays where it is; the others come in one after another."""
     out = Stream("r", "vmem", 1e6, is_output=True)
-    forward = [structs.replace(PRODUCT, name=f"p{n}", product_flops=1.0) for n in range(3)]
+    forward = [structs.replace(PRODUCT, name=f"p{n}", flops=1.0, product_flops=1.0) for n in range(3)]
     again = [structs.replace(AGAIN, name=f"q{n}", streams=(structs.replace(out, operand=f"q{n}"),)) for n in range(3)]
     backward = [structs.replace(PRODUCT, name=f"r{n}", op_name="transpose(jvp())") for n in range(3)]
     steps = [step for pair in zip(again, backward, strict=True) for step in pair]

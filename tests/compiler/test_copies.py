@@ -64,6 +64,35 @@ def test_what_is_read_afterwards_is_copied():
     assert copied(compiled(entry)) == ["bent"]
 
 
+RESULTS = """
+  x = f32[64,128] parameter(0)
+  n = f32[64,128] negate(x)
+  ROOT out = (f32[64,128], f32[64,128], f32[64,128]) tuple(x, n, n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("header", "what"),
+    [
+        ("", ["x", "n"]),
+        (", input_output_alias={ {0}: (0, {}, may-alias) }", ["n"]),
+        (", input_output_alias={ {1}: (0, {}, may-alias) }", ["x", "n"]),
+        (", buffer_donor={ (0, {}) }", ["n"]),
+    ],
+)
+def test_what_is_returned_as_it_is_has_memory_of_its_own(header, what):
+    """An argument that the caller keeps, and one array that is two results: each is written, as every result is."""
+    assert copied(compiled(RESULTS, header)) == what
+
+
+def test_an_argument_that_is_all_that_is_returned_is_copied():
+    """Behind a view and through a loop that hands it on, too."""
+    assert copied(compiled("ROOT x = f32[64,128] parameter(0)")) == ["x"]
+    passed = LOOP.replace("get-tuple-element(end), index=1", "get-tuple-element(end), index=2")
+    module = compiled(passed, regions=STEPS)
+    assert module.entry.root.opcode == "copy"
+
+
 LOOP = """
   x = f32[64,128] parameter(0)
   w = f32[64,128] parameter(1)

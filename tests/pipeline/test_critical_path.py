@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import random
+from pathlib import Path
 
 import msgspec
 import pytest
 
+import tpusim
 from tpusim.analysis.path.critical import CriticalPath, critical_path
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
@@ -92,6 +95,27 @@ def test_the_path_adds_up(seed):
     ends = [0, *(stretch.end_ps for stretch in found.stretches)]
     assert [stretch.start_ps for stretch in found.stretches] == ends[:-1]
     assert ends[-1] == found.total_ps == sum(op.time_ps for op in found.ops)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("pipeline.v5e_4x4", {",{14,15}}": "}"}),
+        ("pipeline.v5e_4x4", {"{7,8},": ""}),
+        ("ring_matmul.v7x_4x4x4", {"{30,31},": "", "{64,65},": "", "{58,59}": "{58,100}", "{99,100}": "{99,59}"}),
+    ],
+)
+def test_a_path_through_devices_that_meet_others_at_other_times_adds_up(tmp_path, name, changes):
+    """Who sends to one and receives from another has met each at a moment of its own, and is in a trip of its own."""
+    traces = Path(__file__).parents[2] / "traces"
+    text = gzip.decompress((traces / f"{name}.hlo.txt.gz").read_bytes()).decode()
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / f"{name}.hlo.txt"
+    path.write_text(text)
+    result = tpusim.simulate(path)
+    assert sum(stretch.total_ps for stretch in result.critical_path.stretches) == result.timeline.total_ps
 
 
 def test_trips_that_were_not_played_count():

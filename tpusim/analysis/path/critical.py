@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import prod
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from tpusim.analysis.path.graph import Graph
 from tpusim.program.module import Program
@@ -114,7 +118,7 @@ def critical_path(program: Program, run: PodRun) -> CriticalPath:
         chip=last.chip,
         device=last.device,
         total_ps=last.total_ps,
-        stretches=_stretches(graph, own),
+        stretches=_counted(graph, _stretches(graph, own), last.total_ps),
         slacks=_slacks(graph, own, last.total_ps),
         hidden=hidden_behind(last.records),
     )
@@ -134,6 +138,32 @@ def _stretches(graph: Graph, lane: int) -> tuple[Stretch, ...]:
                 found.append(_stretch(record, graph.lanes[place[0]].devices[0], since_ps))
         event = cause
     return tuple(reversed(found))
+
+
+def _counted(graph: Graph, found: tuple[Stretch, ...], total_ps: int) -> tuple[Stretch, ...]:
+    """Return the stretches of a path with counts by which they add up to the time of the run.
+
+    As a rule these are their records'. Where a path leaves a device in the middle of a trip that is counted, the one
+    that it goes on with may be in another trip: then what lies in a trip before the clock jumps is counted by the jump.
+    """
+    if sum(stretch.total_ps for stretch in found) == total_ps:
+        return found
+    repeats = {(one.start_ps, one.end_ps): one for lane in graph.lanes for one in lane.repeats}
+    jumps = [repeats.get((before.end_ps, after.start_ps)) for before, after in pairwise(found)]
+    trips = [(one.trip_start_ps, one.start_ps, 1 + one.trips) for one in jumps if one is not None]
+    pieces = [piece for stretch in found for piece in _cut(stretch, [at for trip in trips for at in trip[:2]])]
+    counts = [
+        prod(count for begin_ps, end_ps, count in trips if begin_ps <= piece.start_ps < end_ps) for piece in pieces
+    ]
+    counted = tuple(structs.replace(piece, count=count) for piece, count in zip(pieces, counts, strict=True))
+    return counted if sum(stretch.total_ps for stretch in counted) == total_ps else found
+
+
+def _cut(stretch: Stretch, places_ps: Sequence[int]) -> Iterator[Stretch]:
+    """Yield a stretch in pieces, cut at those places that lie in it."""
+    inside = sorted({at for at in places_ps if stretch.start_ps < at < stretch.end_ps})
+    for start_ps, end_ps in pairwise((stretch.start_ps, *inside, stretch.end_ps)):
+        yield structs.replace(stretch, start_ps=start_ps, end_ps=end_ps)
 
 
 def _stretch(record: Record, device: int, since_ps: int) -> Stretch:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, ChannelTransfer, Wait
-from tpusim.timeline.records import CORE, SPARSECORE, PodRun, Record, Timeline
+from tpusim.timeline.records import CORE, SPARSECORE, PodRun, Record, Repeat, Timeline
 
 
 class Edge(NamedTuple):
@@ -46,6 +46,7 @@ class Lane(NamedTuple):
     devices: tuple[int, ...]
     core: Issued
     calls: dict[str, Issued]
+    repeats: tuple[Repeat, ...]
     jumps_ps: frozenset[int]
     steps: tuple[AnyStep, ...]
 
@@ -99,9 +100,11 @@ class Graph:
             for number, lane in enumerate(self.lanes)
         ]
         self._beside = [self._started(number, lane) for number, lane in enumerate(self.lanes)]
+        self._arrivals: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for number, lane in enumerate(self.lanes):
             for place, before in _followed(lane):
                 self._add(number, place, before)
+        self._join_partners()
 
     def _event(self, time_ps: int, record: tuple[int, int] | None) -> int:
         self.times_ps.append(time_ps)
@@ -138,6 +141,19 @@ class Graph:
                 self._fixed.add(source)
         for source in (*sources, *self._needed(number, lane, record)):
             self._join(source, target, lag_ps)
+        if record.group_size:
+            self._arrivals[_meeting_of(record, record.start_ps)] += sources
+
+    def _join_partners(self) -> None:
+        """Let a meeting follow the partner that came last, where that one has another moment for its own.
+
+        Who sends to one device and receives from another has met both when the later one has come.
+        """
+        for key, meeting in self._shared.items():
+            meets_ps = self.times_ps[meeting]
+            if all(self.times_ps[edge.event] + edge.lag_ps < meets_ps for edge in self.before[meeting]):
+                for source in self._arrivals.get(key, ()):
+                    self._join(source, meeting, 0)
 
     def _join(self, source: int, target: int, lag_ps: int) -> None:
         self.after[source].append(Edge(target, lag_ps))
@@ -150,7 +166,7 @@ class Graph:
         meets_ps = record.start_ps + record.late_ps
         if record.group_size:
             # Groups that were complete at the same moment are taken for one.
-            key: tuple[object, ...] = ("collective", record.step, record.name, meets_ps)
+            key = _meeting_of(record, meets_ps)
         elif record.peer >= 0:
             key = ("message", self._lane_of[record.peer], meets_ps)
         elif isinstance(step := lane.step_of(record), ChannelTransfer) and not step.is_send:
@@ -194,6 +210,10 @@ class Graph:
         return max(edges, key=lambda edge: (self.times_ps[edge.event] + edge.lag_ps, -edge.event)).event
 
 
+def _meeting_of(record: Record, time_ps: int) -> tuple[object, ...]:
+    return "collective", record.step, record.name, time_ps
+
+
 def _followed(lane: Lane) -> Iterator[tuple[int, int | None]]:
     """Yield the place of each record of a lane with that of the one that it follows, None at the start of the run."""
     before: int | None = None
@@ -225,6 +245,7 @@ def _lane(program: Program, timelines: Sequence[Timeline]) -> Lane:
         devices=tuple(timeline.device for timeline in timelines),
         core=found.pop("", _NOTHING),
         calls=found,
+        repeats=timelines[0].repeats,
         jumps_ps=frozenset(repeat.start_ps for repeat in timelines[0].repeats),
         steps=program.every_step if timelines[0].program == program.name else (),
     )

@@ -39,6 +39,45 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
                     times[updated] -= 1
             if operands != user.operands:
                 user.take(operands)
+    _copy_results(draft)
+
+
+def _copy_results(draft: Draft) -> None:
+    """Copy what a program returns as it is: arguments that stay the caller's, constants, and one array twice."""
+    graph = draft.entry
+    is_tuple = graph.root.opcode == "tuple"
+    results = list(graph.root.operands) if is_tuple else [graph.root]
+    aliases = {alias.output_index: alias.parameter for alias in draft.attributes.get("input_output_alias", ())}
+    donated = {donor.parameter for donor in draft.attributes.get("buffer_donor", ())}
+    taken: set[Node] = set()
+    for at, result in enumerate(results):
+        if not isinstance(result.shape, ArrayShape) or not result.shape.dtype.is_array_type:
+            continue
+        home = _home(draft, result)
+        owner = home.operands[0] if home.opcode == "get-tuple-element" else home
+        number = owner.immediate if owner.opcode == "parameter" else None
+        is_kept = number is not None and number not in donated and aliases.get((at,) if is_tuple else ()) != number
+        if is_kept or home.opcode == "constant" or home in taken:
+            results[at] = _another(graph, result)
+        taken.add(home)
+    if is_tuple and results != graph.root.operands:
+        graph.root.take(results)
+    elif not is_tuple:
+        graph.root = results[0]
+
+
+def _home(draft: Draft, node: Node) -> Node:
+    """Return the node in whose memory an array lies: behind views, and behind loops that hand it on as it is."""
+    while True:
+        source = node.operands[0] if node.opcode in VIEWS | {"get-tuple-element"} else node
+        if source.opcode == "while" and source.operands[0].opcode == "tuple":
+            at = node.attributes["index"]
+            if _changes(draft, source, at):
+                return node
+            source = source.operands[0].operands[at]
+        elif node.opcode not in VIEWS:
+            return node
+        node = source
 
 
 def _copy_what_is_read_late(draft: Draft, body: Graph) -> None:
