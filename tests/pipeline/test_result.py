@@ -47,3 +47,23 @@ def test_modules_and_runs_may_be_held_weakly(module: tpusim.Module) -> None:
     run = tpusim.simulate(module)
     assert weakref.ref(module)() is module
     assert weakref.ref(run)() is run
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda path: tpusim.simulate(path, topology=True), "topology: expected a slice such as 'v5e:2x4', found True"),
+        (lambda path: tpusim.advise(path, topology=5), "topology: expected a slice such as 'v5e:2x4', found 5"),
+        (lambda path: tpusim.simulate(path, overrides=[1]), r"overrides: expected keys with values, found \[1\]"),
+        (lambda path: tpusim.simulate(path, schedule=5), "schedule: expected one of given"),
+        (lambda path: tpusim.explain(path, None), "op: expected the name of an instruction, found None"),
+        (lambda path: tpusim.kernel_grid(path, None), "op: expected the name of an instruction, found None"),
+        (lambda path: tpusim.simulate(path).cost(float("nan")), "price: expected a number from 0, found nan"),
+        (lambda path: tpusim.simulate(path).cost(-1), "price: expected a number from 0, found -1"),
+        (lambda path: tpusim.simulate(path).cost(tokens=-5), "tokens: expected a number from 0, found -5"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_by_name(call, said):
+    """As the command line refuses it, and not by what Python stumbles over."""
+    with pytest.raises(tpusim.ConfigError, match=said):
+        call(Path(__file__).parents[2] / "traces" / "mlp_b1024.v5e.hlo.txt.gz")

@@ -28,7 +28,7 @@ from tpusim.advice.trials import LEAST_SHARE, RULES, Case
 from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.errors import CapacityError
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.pod import Topology, parse_topology
+from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
@@ -66,7 +66,7 @@ def advise(
     The arguments are those of ``simulate``; ``progress`` is called with the name of each rule before it looks.
     CapacityError, if the program does not fit, names what would take less memory.
     """
-    slice_ = parse_topology(topology) if isinstance(topology, str) else topology
+    slice_ = as_topology(topology)
     run = partial(simulate, program, chip, topology=slice_, overrides=overrides, schedule=schedule)
     try:
         case = Case(run(allow_overflow=allow_overflow), slice_)

@@ -116,8 +116,15 @@ def fits_path() -> Path:
 
 def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     """Return a chip with single values replaced; ``overrides`` as for ``load_chip``, with the same errors."""
-    checked = {key: read_value(key, value, stated_value(chip, key), "override") for key, value in overrides.items()}
+    pairs = _pairs(overrides).items()
+    checked = {key: read_value(key, value, stated_value(chip, key), "override") for key, value in pairs}
     return msgspec.convert(_put(msgspec.to_builtins(chip), checked), Chip)
+
+
+def _pairs(overrides: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(overrides, Mapping):
+        raise ConfigError(f"overrides: expected keys with values, found {overrides!r:.80}")
+    return overrides
 
 
 def is_as_shipped(chip: Chip) -> bool:
@@ -229,7 +236,7 @@ def _names_by_spelling() -> dict[str, str]:
 def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dict[str, Fact]:
     """Return all quantities of a chip by key, complete, checked and with the overrides in place."""
     facts = dict(_facts_of(str(name_or_path), ()))
-    for key, value in (overrides or {}).items():
+    for key, value in _pairs(overrides or {}).items():
         note, before = "", facts.get(key)
         checked = read_value(key, value, before and before.value, "override")
         if before:

@@ -152,6 +152,18 @@ class Pod(msgspec.Struct, frozen=True):
         return place.slice_number * hosts + number
 
 
+def as_topology(topology: Topology | str | None) -> Topology | None:
+    """Return a slice that is given as one, or by its name; None where none is given.
+
+    Raises ConfigError for anything else.
+    """
+    if topology is None or isinstance(topology, Topology):
+        return topology
+    if not isinstance(topology, str):
+        raise ConfigError(f"topology: expected a slice such as 'v5e:2x4', found {topology!r:.80}")
+    return parse_topology(topology)
+
+
 def parse_topology(text: str) -> Topology:
     """Return the slice that ``v5e:2x4``, ``v5e_2x4``, ``2x4``, ``v5p-128`` or ``v4:4x4x8_untwisted*2`` names.
 

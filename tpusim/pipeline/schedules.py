@@ -27,7 +27,7 @@ SCHEDULES = ("given", "retiled", "compiled")
 def check_schedule(schedule: str) -> None:
     """Refuse a schedule that is none of ``SCHEDULES``; an empty one leaves the choice to the program."""
     if schedule and schedule not in SCHEDULES:
-        hint = did_you_mean(schedule, SCHEDULES)
+        hint = did_you_mean(str(schedule), SCHEDULES)
         raise ConfigError(f"schedule: expected one of {', '.join(SCHEDULES)}, found {schedule!r}{hint}")
 
 

@@ -19,7 +19,7 @@ from tpusim.cost.models.choice import check_models
 from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.frontends.read import hlo_text
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.pod import Topology, parse_topology
+from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module, with_devices, with_own_names
 from tpusim.ir.ops import OPERATIONS
 from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, SEED, check_count
@@ -348,7 +348,7 @@ def _lowered(
 ) -> Prepared:
     """Return what ``prepare`` does, of a program that may share its slice with others."""
     check_count("default_trip_count", default_trip_count, COUNT)
-    slice_ = parse_topology(topology) if isinstance(topology, str) else topology
+    slice_ = as_topology(topology)
     loaded = load_any(program)
     used = resolved_schedule(loaded, schedule)
     if isinstance(loaded, Program):

@@ -21,8 +21,9 @@ from tpusim.systolic.registers import Operands, Values
 from tpusim.systolic.weight_stationary import run_weight_stationary
 from tpusim.timeline.folds import ArrayRun
 
-# A gigabyte of either, and so many cycles of a 128 x 128 array are half an hour.
-_MOST: Final = 1 << 28
+# Each element takes some eight bytes, each cycle some seventeen.
+_MOST_ELEMENTS: Final = 1 << 26
+_MOST_CYCLES: Final = 1 << 24
 
 
 class CycleRun(NamedTuple):
@@ -131,9 +132,7 @@ def _totals(layer: Layer, array: Array, runs: list[_One]) -> ArrayRun:
     """Return the totals that were counted; only what the product and the array state is taken from the closed form."""
     expected = run_gemm(layer, array)
     cycles = max(run.cycles for run in runs)
-    busy = [np.flatnonzero(run.active) for run in runs]
-    # From the first multiply-accumulate to the last.
-    computing = sum(int(one[-1] - one[0]) + 1 for one in busy) * (array.mac_slots // array.count)
+    computing = sum(_span(run.active != 0) for run in runs) * (array.mac_slots // array.count)
     return msgspec.structs.replace(
         expected,
         cycles=cycles,
@@ -141,6 +140,11 @@ def _totals(layer: Layer, array: Array, runs: list[_One]) -> ArrayRun:
         slots=cycles * array.mac_slots,
         computing_slots=computing if array.overlaps else expected.computing_slots,
     )
+
+
+def _span(is_busy: Values) -> int:
+    """Return the cycles from the first multiply-accumulate to the last."""
+    return len(is_busy) - int(is_busy.argmax()) - int(is_busy[::-1].argmax())
 
 
 def count_layer(layer: Layer, array: Array) -> ArrayRun:
@@ -151,7 +155,7 @@ def count_layer(layer: Layer, array: Array) -> ArrayRun:
     """
     elements = layer.m * layer.k + layer.k * layer.n + layer.m * layer.n
     cycles = run_gemm(layer, array).cycles
-    if max(elements, cycles) > _MOST:
+    if elements > _MOST_ELEMENTS or cycles > _MOST_CYCLES:
         found = f"{elements:,} elements and {cycles:,} cycles"
         raise UnsupportedError(f"layer {layer.name!r}: {found} are too many to go through one by one: use --model fast")
     # Small enough that sums of them are exact in f32, in any order.

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.pod import Topology, parse_topology
+from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module
 from tpusim.pipeline.answers.kernel import explain_kernel
 from tpusim.pipeline.answers.names import instruction_named
@@ -71,7 +71,7 @@ def explain_longest(
 def explain_op(result: Result, op: str, topology: Topology | str | None = None, tried: int = 5) -> Explained:
     """Return why an op of a run takes as long as it does; ``topology`` is the slice that was asked for."""
     op = instruction_named(op, result.module)
-    step, slice_ = _step(result, op), parse_topology(topology) if isinstance(topology, str) else topology
+    step, slice_ = _step(result, op), as_topology(topology)
     if isinstance(step, Kernel) and not step.scalar:
         return explain_kernel(result, slice_, step, tried)
     return ExplainedStep(**structs.asdict(explain_step(Case(result, slice_, op, step))))

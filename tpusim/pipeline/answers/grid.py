@@ -16,6 +16,7 @@ from tpusim.ir.module import Module
 from tpusim.lowering.grids import grid_of
 from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.answers.body import is_skipped
+from tpusim.pipeline.answers.names import instruction_named
 from tpusim.pipeline.stages import prepare
 from tpusim.program.grid import Grid
 from tpusim.program.module import Program
@@ -64,7 +65,7 @@ def kernel_grid(
 
 def _kernel(program: Program, name: str) -> Kernel:
     kernels = {step.name: step for step in program.every_step if isinstance(step, Kernel) and not step.scalar}
-    name = name.removeprefix("%")
+    name = instruction_named(name, None)
     if name not in kernels:
         hint = did_you_mean(name, list(kernels))
         raise ConfigError(
