@@ -21,7 +21,7 @@ from tpusim.errors import ConfigError
 from tpusim.files import whole_file
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
-from tpusim.report.plots.cells import Cell, draw_cell
+from tpusim.report.plots.cells import Cell, draw_cell, draw_plain
 from tpusim.report.plots.colours import BLUE, GREY, INK, PALE, TILE_TINTS, VERMILION
 from tpusim.report.plots.style import figure_of, new_figure, styled
 
@@ -66,8 +66,19 @@ class Fold(NamedTuple):
         return found if covered and 0 <= found < self.stream else None
 
     def active(self, cycle: int) -> int:
-        """Return how many elements work in a cycle."""
-        return sum(self.step(cycle, i, j) is not None for i in range(self.height) for j in range(self.width))
+        """Return how many elements work in a cycle: those that the first step has come to, and the last has not left."""
+        entered = cycle - self.load
+        return self._within(entered) - self._within(entered - self.stream)
+
+    def _within(self, far: int) -> int:
+        """Return how many elements lie at most so many down and right of the first, both together."""
+        high, wide = self.height, self.width
+        # All of a quadrant, less what is below the last row, less what is right of the last column, but both once.
+        return _triangle(far + 1) - _triangle(far + 1 - high) - _triangle(far + 1 - wide) + _triangle(far + 1 - high - wide)
+
+
+def _triangle(side: int) -> int:
+    return side * (side + 1) // 2 if side > 0 else 0
 
 
 def first_fold(layer: Layer, array: Array) -> Fold:
@@ -147,8 +158,11 @@ def _draw_frame(figure: Figure, fold: Fold, cycle: int) -> None:
 
 def _draw_array(ax: Axes, fold: Fold, cycle: int) -> None:
     rows, columns = min(fold.rows, _MOST_DRAWN), min(fold.columns, _MOST_DRAWN)
-    for row, column in np.ndindex(rows, columns):
-        draw_cell(ax, (column, row), (1, 1), _element(fold, cycle, row, column), 6.0)
+    cells = {(column, row): _element(fold, cycle, row, column) for row, column in np.ndindex(rows, columns)}
+    plain = {corner: cell for corner, cell in cells.items() if not cell.words and cell.padded < 1}
+    draw_plain(ax, plain)
+    for corner in cells.keys() - plain.keys():
+        draw_cell(ax, corner, (1, 1), cells[corner], 6.0)
     _draw_waiting(ax, fold, cycle, rows)
     if fold.dataflow != "os":
         _draw_leaving(ax, fold, cycle, rows, columns)

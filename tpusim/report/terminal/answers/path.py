@@ -19,7 +19,9 @@ def render_path(found: CriticalPath, console: Printer) -> None:
     console.print()
     beside_ps = sum(op.time_ps for op in found.ops if op.row != CORE)
     total_ps = max(1, found.total_ps)
-    console.print(f"  time      {time_text(found.total_ps)}, all of it accounted for below")
+    shown_ps = sum(op.time_ps for op in found.ops)
+    share = "all" if shown_ps == found.total_ps else f"{shown_ps / total_ps:.1%}"
+    console.print(f"  time      {time_text(found.total_ps)}, {share} of it accounted for below")
     console.print(
         f"  beside    {beside_ps / total_ps:.1%} of it runs beside the core, which may have other work meanwhile"
     )
