@@ -9,6 +9,7 @@ from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import check, execute
+from tpusim.shapes.shape import ArrayShape
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -236,3 +237,153 @@ def test_a_loop_that_uses_each_array_twice_is_compiled_at_once():
     module = compiled(LOOP_OF_TRIPS, regions=TRIPS.replace("BODY", body))
     loop = next(i for i in module.entry if i.opcode == "while")
     assert not any(i.opcode == "copy" for i in module[loop.attributes["body"]])
+
+
+def overwritten(body):
+    """Return the arrays of a loop's body that are read when another one lies where they did.
+
+    What is carried on at a place is written there; every other array has a place of its own. Operations read their
+    operands element by element, but for those that turn them round.
+    """
+    arrays = {i.name for i in body if isinstance(i.shape, ArrayShape) and i.shape.rank}
+    last = {name: at for at, name in enumerate(body.root.operands) if name in arrays}
+    place: dict[str, object] = {}
+    holds: dict[object, str] = {}
+    found = []
+    for i in body:
+        if i.opcode == "get-tuple-element":
+            place[i.name] = i.attributes["index"]
+            holds[place[i.name]] = i.name
+            found += [i.name] if last.get(i.name, place[i.name]) != place[i.name] else []
+        elif i.opcode != "parameter":
+            found += [name for name in i.operands if name in arrays and holds[place[name]] != name]
+            own = last.get(i.name, i.name)
+            turned = i.opcode in ("reverse", "dot", "fusion") and any(place.get(name) == own for name in i.operands)
+            found += [i.name] if turned else []
+            place[i.name], holds[own] = own, i.name
+    return found + [name for name in last if list(body.root.operands).count(name) > 1]
+
+
+@pytest.mark.parametrize(
+    ("made", "carried", "copies"),
+    [
+        ("u = f32[64,128] reverse(x), dimensions={0}", "x, y", 0),
+        ("u = f32[64,128] reverse(x), dimensions={0}", "y, x", 3),
+        ("u = f32[64,128] reverse(x), dimensions={0}", "y, u", 2),
+        ("u = f32[64,128] add(x, y)", "y, u", 2),
+        ("u = f32[64,128] tanh(y)", "u, x", 2),
+        ("u = f32[64,128] reverse(y), dimensions={0}", "x, x", 1),
+        ("u = f32[64,128] reverse(y), dimensions={0}", "u, u", 2),
+    ],
+)
+def test_what_a_loop_carries_on_lies_where_nothing_is_read_any_more(made, carried, copies):
+    """Values that change places, go round in a circle, or go to two places at once."""
+    body = f"{made}\n  ROOT r = (s32[], f32[64,128], f32[64,128]) tuple(next, {carried})"
+    module = compiled(LOOP_OF_TRIPS, regions=TRIPS.replace("BODY", body))
+    loop = next(i for i in module.entry if i.opcode == "while")
+    inside = module[loop.attributes["body"]]
+    assert overwritten(inside) == []
+    assert [i.opcode for i in inside].count("copy") == copies
+
+
+def test_an_array_that_a_barrier_hands_on_is_still_the_callers():
+    """And so is what a loop hands on as it is."""
+    barrier = """
+  x = f32[64,128] parameter(0)
+  y = f32[64,128] parameter(1)
+  u = f32[8,128] parameter(2)
+  zero = s32[] constant(0)
+  t = (f32[64,128], f32[64,128]) tuple(x, y)
+  o = (f32[64,128], f32[64,128]) opt-barrier(t)
+  a = f32[64,128] get-tuple-element(o), index=0
+  b = f32[64,128] get-tuple-element(o), index=1
+  d = f32[64,128] dynamic-update-slice(a, u, zero, zero)
+  ROOT out = (f32[64,128], f32[64,128]) tuple(d, b)
+"""
+    assert [i.opcode for i in compiled(barrier).entry].count("copy") == 2
+    updated = LOOP.replace(
+        "ROOT out = f32[64,128] get-tuple-element(end), index=1",
+        "kept = f32[64,128] get-tuple-element(end), index=2\n  u = f32[8,128] parameter(2)\n"
+        "  ROOT out = f32[64,128] dynamic-update-slice(kept, u, zero, zero)",
+    )
+    assert [i.opcode for i in compiled(updated, regions=STEPS).entry].count("copy") == 2
+
+
+def test_two_loops_that_begin_with_one_array_begin_with_one_each():
+    """Equal tuples are made once, and what the first loop has left is not what the second is given."""
+    body = "u = f32[64,128] tanh(x)\n  ROOT r = (s32[], f32[64,128], f32[64,128]) tuple(next, u, y)"
+    entry = (
+        LOOP_OF_TRIPS.replace("  ROOT z = f32[64,128] get-tuple-element(w), index=2\n", "")
+        + """
+  v = (s32[], f32[64,128], f32[64,128]) while(t), condition=more, body=body
+  one = f32[64,128] get-tuple-element(w), index=1
+  two = f32[64,128] get-tuple-element(v), index=1
+  ROOT r = (f32[64,128], f32[64,128]) tuple(one, two)
+"""
+    )
+    entry = compiled(entry, regions=TRIPS.replace("BODY", body)).entry
+    first, second = (entry[i.operands[0]].operands[1] for i in entry if i.opcode == "while")
+    assert first != second
+
+
+BRANCHES = """
+same {
+  p = (f32[64,128], f32[8,128]) parameter(0)
+  ROOT a = f32[64,128] get-tuple-element(p), index=0
+}
+changed {
+  p = (f32[64,128], f32[8,128]) parameter(0)
+  a = f32[64,128] get-tuple-element(p), index=0
+  u = f32[8,128] get-tuple-element(p), index=1
+  zero = s32[] constant(0)
+  ROOT d = f32[64,128] dynamic-update-slice(a, u, zero, zero)
+}
+"""
+
+
+@pytest.mark.parametrize(("given", "copies"), [("x", 1), ("b", 0)])
+def test_a_branch_writes_over_what_nobody_needs_afterwards(given, copies):
+    """Not over the caller's argument; and what it returns as it was given is copied."""
+    entry = f"""
+  q = pred[] parameter(0)
+  x = f32[64,128] parameter(1)
+  u = f32[8,128] parameter(2)
+  b = f32[64,128] tanh(x)
+  t = (f32[64,128], f32[8,128]) tuple({given}, u)
+  ROOT c = f32[64,128] conditional(q, t, t), true_computation=same, false_computation=changed
+"""
+    module = compiled(entry, regions=BRANCHES)
+    chosen = module.entry.root
+    same, changed = (module[name] for name in chosen.called_computations)
+    assert [i.opcode for i in same].count("copy") == 1
+    assert [i.opcode for i in changed].count("copy") == copies
+
+
+def test_a_loop_within_a_loop_reads_what_the_outer_one_carries_until_it_ends():
+    """What the inner one makes lies elsewhere until then."""
+    inner = """
+inner {
+  p = (s32[], f32[128,128], f32[128,128]) parameter(0)
+  n = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  next = s32[] add(n, one)
+  y = f32[128,128] get-tuple-element(p), index=1
+  x = f32[128,128] get-tuple-element(p), index=2
+  d = f32[128,128] dot(y, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT r = (s32[], f32[128,128], f32[128,128]) tuple(next, d, x)
+}
+"""
+    regions = inner + TRIPS.replace("64,128", "128,128").replace(
+        "BODY",
+        """zero = s32[] constant(0)
+  start = (s32[], f32[128,128], f32[128,128]) tuple(zero, x, x)
+  w = (s32[], f32[128,128], f32[128,128]) while(start), condition=more, body=inner
+  z = f32[128,128] get-tuple-element(w), index=1
+  ROOT r = (s32[], f32[128,128], f32[128,128]) tuple(next, z, y)""",
+    )
+    module = compiled(LOOP_OF_TRIPS.replace("64,128", "128,128"), regions=regions)
+    outer = module[next(i for i in module.entry if i.opcode == "while").attributes["body"]]
+    loop = next(i for i in outer if i.opcode == "while")
+    state = outer[loop.operands[0]].operands
+    given = next(i.name for i in outer if i.opcode == "get-tuple-element" and i.attributes["index"] == 1)
+    assert given not in state[1:]

@@ -66,7 +66,7 @@ class Fold(NamedTuple):
         return found if covered and 0 <= found < self.stream else None
 
     def active(self, cycle: int) -> int:
-        """Return how many elements work in a cycle: those that the first step has come to, and the last has not left."""
+        """Return how many elements work in a cycle: the first step has come to them, and the last has not left."""
         entered = cycle - self.load
         return self._within(entered) - self._within(entered - self.stream)
 
@@ -74,7 +74,8 @@ class Fold(NamedTuple):
         """Return how many elements lie at most so many down and right of the first, both together."""
         high, wide = self.height, self.width
         # All of a quadrant, less what is below the last row, less what is right of the last column, but both once.
-        return _triangle(far + 1) - _triangle(far + 1 - high) - _triangle(far + 1 - wide) + _triangle(far + 1 - high - wide)
+        inside, both = _triangle(far + 1), _triangle(far + 1 - high - wide)
+        return inside - _triangle(far + 1 - high) - _triangle(far + 1 - wide) + both
 
 
 def _triangle(side: int) -> int:
