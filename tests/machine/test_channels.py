@@ -95,6 +95,13 @@ def test_a_message_takes_hop_and_bytes():
     assert (send.peer, len(run.timelines)) == (1, 2)
 
 
+def test_a_message_is_written_to_memory_as_it_comes():
+    """The receiver is done when its last byte has come: memory is faster than a link."""
+    run = tpusim.simulate(module_of("recv1 send1 recv-done1 send-done1", ONE_WAY), "v5e").pod
+    ends = {r.name: r.end_ps for timeline in run.timelines for r in timeline.records if r.payload_bytes}
+    assert ends["recv1"] == ends["send1"]
+
+
 def stage(*steps):
     """Return a program of one stage of a pipeline."""
     return program_of(*steps, devices=1)

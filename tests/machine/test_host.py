@@ -81,11 +81,18 @@ def test_an_infeed_counts_once_for_each_execution(pace):
 
 
 def test_a_full_outfeed_holds_the_core():
-    """A host that takes 100 us for each result lets as many wait as the queue holds."""
-    slow = run(loop_of(OUTFEED), outfeed="100us").total_ps
-    deep = run(loop_of(OUTFEED), outfeed="100us", depth=32).total_ps
-    assert slow == pytest.approx((20 - 3) * (100e6 + TRANSFER_PS), rel=0.01)
-    assert deep < 0.01 * slow
+    """A host that takes 100 us for each result lets as many wait as the queue holds; the end waits for the last."""
+    slow, deep = (run(loop_of(OUTFEED), outfeed="100us", depth=depth) for depth in (2, 32))
+    held_ps = [sum(r.total_ps for r in one.records if r.bound_by == "outfeed full") for one in (slow, deep)]
+    assert held_ps == [pytest.approx((20 - 3) * (100e6 + TRANSFER_PS), rel=0.01), 0]
+    assert [slow.total_ps, deep.total_ps] == [pytest.approx(19 * 100e6 + 20 * TRANSFER_PS, rel=0.001)] * 2
+
+
+def test_what_is_sent_out_has_left_when_the_run_ends():
+    """A host at its own pace is no faster than the link."""
+    steps = (msgspec.structs.replace(OUTFEED, n_bytes=16e6), KERNEL)
+    quick, ready = (run(*steps, outfeed=pace).total_ps for pace in ("1us", None))
+    assert 1e9 < quick <= ready
 
 
 def test_a_pace_that_nothing_is_held_to_is_warned_of():

@@ -61,6 +61,9 @@ _LAUNCH = Call(name="launch", opcode="", category="launch")
 _TRAFFIC = Wait(name="traffic", opcode="", category="wait")
 """Stands there for bytes that were counted in trips, and came through a memory after all others."""
 
+_OUTFEED = Wait(name="outfeed", opcode="", category="wait")
+"""Stands there for what the host had still to take when all steps were done."""
+
 _HBM_BYTES = "bytes"
 
 
@@ -96,8 +99,17 @@ class Core:
             yield self.env.timeout(launch_ps)
             self.record(_LAUNCH, start_ps, bound_by="latency")
         yield from self.run(self.device.cohort.program.steps)
+        if (emptied := self.device.host.emptied()) is not None:
+            yield from self._wait_for_outfeed(emptied)
         if self.device.world.played.is_enough:
             yield from self._catch_up()
+
+    def _wait_for_outfeed(self, emptied: Event) -> Activity:
+        """Wait until the host has what was sent to it: until then the program holds it."""
+        start_ps = self.now_ps
+        yield emptied
+        self.record(_OUTFEED, start_ps, bound_by=f"{WAITING_FOR}the host", is_wait=True)
+        self.ended_ps = self.now_ps
 
     def _catch_up(self) -> Activity:
         """Wait until the memories can have moved all that was counted, of what is under way beside each other too."""

@@ -42,6 +42,9 @@ class HostQueues:
         self.outfeed: Store | None = None
         # The ways, to the host or from it, whose feeds have no more to give or to take.
         self.ended: set[bool] = set()
+        # What was sent out and is still here, and who waits until nothing is.
+        self._left = 0
+        self._empty: Event | None = None
         self._env = env
         self._number = number
         self._latency_ps = latency_ps
@@ -56,6 +59,18 @@ class HostQueues:
         """Take items over a link at a pace."""
         self.outfeed = Store(self._env, pace.depth)
         self._env.process(self._consume(pace, link, self.outfeed))
+
+    def send(self, queue: Store, n_bytes: float) -> Event:
+        """Return the event of the outfeed's having room for so many bytes."""
+        self._left += 1
+        return queue.put(n_bytes)
+
+    def emptied(self) -> Event | None:
+        """Return the event of the last byte's leaving the chip, None if none is left or the host takes no more."""
+        if not self._left or True in self.ended:
+            return None
+        self._empty = self._env.event()
+        return self._empty
 
     def _produce(self, pace: Feed, link: SharedMemory, queue: Store, sizes: Sequence[float]) -> Activity:
         """Make one item after the other ready and bring it over the link, as long as the queue has room."""
@@ -75,8 +90,15 @@ class HostQueues:
             size = yield queue.get()
             yield self._env.timeout(self._latency_ps)
             yield link.transfer(size)
+            self._left -= 1
+            self._tell(not self._left)
             yield self._env.timeout(interval_ps)
         self.ended.add(True)
+        self._tell(True)
+
+    def _tell(self, is_empty: bool) -> None:
+        if is_empty and self._empty is not None and not self._empty.triggered:
+            self._empty.succeed()
 
 
 class Visit(msgspec.Struct, frozen=True):

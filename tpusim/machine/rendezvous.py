@@ -237,12 +237,18 @@ def _check_alike(found: _Rendezvous, arrival: _Arrival, share: GroupShare) -> No
 
 
 class Slot:
-    """Where a receive waits for its bytes; ``taken_ps`` is when a send had found it."""
+    """Where a receive waits for a send that takes it, and then for its bytes; ``taken_ps`` is when one had."""
 
     def __init__(self, receiver: int, env: Environment) -> None:
         self.receiver = receiver
         self.taken_ps = 0
+        self.taken = env.event()
         self.filled = env.event()
+
+    def take(self, now_ps: int) -> None:
+        """Note that a send has found it."""
+        self.taken_ps = now_ps
+        self.taken.succeed()
 
 
 T = TypeVar("T")
@@ -318,7 +324,7 @@ class Channels:
         if send is None:
             self._slots.add(slot, keys)
         else:
-            slot.taken_ps = int(self._env.now)
+            slot.take(int(self._env.now))
             send.succeed(slot)
         return slot
 
@@ -327,7 +333,7 @@ class Channels:
         keys = [(channel, receiver) for receiver in receivers]
         slot = self._slots.take(keys)
         if slot is not None:
-            slot.taken_ps = int(self._env.now)
+            slot.take(int(self._env.now))
             return slot
         opening = self._env.event()
         self._sends.add(opening, keys)

@@ -81,8 +81,8 @@ def _receive(
     """Wait until a message has come; it is written to HBM as it comes. Return when, and when it had set out."""
     start_ps, device = core.now_ps, core.device
     with device.world.waits.noted(device.number, step, f"a send on channel {step.channel_id}", peers):
-        yield slot.filled
-    yield device.memories[HBM].transfer(step.hbm_bytes)
+        yield slot.taken
+        yield core.env.all_of([slot.filled, device.memories[HBM].transfer(step.hbm_bytes)])
     completion = Completion(core.now_ps, slot.taken_ps)
     # The links that the message came over are the sender's.
     done = {HBM: step.hbm_bytes}

@@ -21,7 +21,7 @@ def run_host(core: Core, step: HostTransfer) -> Activity | None:
         core.start(step, _transfer(core, step, "host"), "the host")
         return None
     if step.to_host and queues.outfeed is not None:
-        return _queued(core, step, queues.outfeed.put(step.n_bytes), "outfeed full")
+        return _queued(core, step, queues.send(queues.outfeed, step.n_bytes), "outfeed full")
     if not step.to_host and queues.infeed is not None:
         return _queued(core, step, queues.infeed.get(), "infeed starved")
     return _transfer(core, step, core.row)
