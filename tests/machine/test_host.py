@@ -16,7 +16,7 @@ from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.program.feed import Feed, intervals_ps, parse_feed
-from tpusim.program.steps import Branch, Choice, Copy, HostTransfer, Kernel, Loop, Wait
+from tpusim.program.steps import Branch, Call, Choice, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.timeline.records import encode_timeline
 
@@ -86,6 +86,16 @@ def test_a_full_outfeed_holds_the_core():
     held_ps = [sum(r.total_ps for r in one.records if r.bound_by == "outfeed full") for one in (slow, deep)]
     assert held_ps == [pytest.approx((20 - 3) * (100e6 + TRANSFER_PS), rel=0.01), 0]
     assert [slow.total_ps, deep.total_ps] == [pytest.approx(19 * 100e6 + 20 * TRANSFER_PS, rel=0.001)] * 2
+
+
+@pytest.mark.parametrize("sizes", [(1e6, 64e6), (64e6, 1e6)])
+def test_a_queue_holds_what_the_program_takes_next(sizes):
+    """Ten of one size in a loop and one of another behind it, at a host that is always ready: its bytes on the link."""
+    small, large = (msgspec.structs.replace(INFEED, n_bytes=n_bytes) for n_bytes in sizes)
+    branch = Branch(name="b", opcode="conditional", taken=1, branches=((KERNEL,), (small,)))
+    steps = loop_of(Call(name="c", opcode="call", body=(branch,)), trips=10), large
+    queued, ready = (run(*steps, infeed=pace).total_ps for pace in ("0us", None))
+    assert queued == pytest.approx(ready, rel=0.02)
 
 
 def test_what_is_sent_out_has_left_when_the_run_ends():

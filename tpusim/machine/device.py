@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterator, Mapping
+from itertools import chain, cycle, repeat
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
@@ -16,7 +17,8 @@ from tpusim.machine.recorder import Recorder
 from tpusim.machine.recording import Recording
 from tpusim.machine.world import World
 from tpusim.program.feed import Feed, intervals_ps
-from tpusim.program.steps import Branch, HostTransfer, Loop
+from tpusim.program.module import Program, inner_lists
+from tpusim.program.steps import AnyStep, Branch, HostTransfer, Loop, Steps
 from tpusim.timeline.records import Record
 from tpusim.units import bytes_to_ps, seconds_to_ps
 
@@ -49,11 +51,12 @@ class HostQueues:
         self._number = number
         self._latency_ps = latency_ps
 
-    def feed(self, pace: Feed, link: SharedMemory, feeds: Sequence[HostTransfer]) -> None:
-        """Make items ready at a pace and bring them over a link; ``feeds`` are those of the program, in order."""
+    def feed(self, pace: Feed, link: SharedMemory, program: Program) -> None:
+        """Make items ready at a pace and bring them over a link, in the order in which a program takes them."""
         self.infeed = Store(self._env, pace.depth)
-        sizes = [step.n_bytes for step in feeds if not step.to_host]
-        self._env.process(self._produce(pace, link, self.infeed, sizes))
+        sizes = [step.n_bytes for step in program.feeds if not step.to_host]
+        # A device that chooses to go on for longer is sent them once more, in the order of the text.
+        self._env.process(self._produce(pace, link, self.infeed, chain(_taken_in(program.steps), cycle(sizes))))
 
     def drain(self, pace: Feed, link: SharedMemory) -> None:
         """Take items over a link at a pace."""
@@ -72,14 +75,13 @@ class HostQueues:
         self._empty = self._env.event()
         return self._empty
 
-    def _produce(self, pace: Feed, link: SharedMemory, queue: Store, sizes: Sequence[float]) -> Activity:
+    def _produce(self, pace: Feed, link: SharedMemory, queue: Store, sizes: Iterator[float]) -> Activity:
         """Make one item after the other ready and bring it over the link, as long as the queue has room."""
-        for number, interval_ps in enumerate(intervals_ps(pace, self._number)):
-            if not sizes:
+        for interval_ps in intervals_ps(pace, self._number):
+            size = next(sizes, None)
+            if size is None:
                 return
             yield self._env.timeout(interval_ps)
-            # In the order of the text, again and again: a loop's infeeds come as often as it turns.
-            size = sizes[number % len(sizes)]
             yield self._env.timeout(self._latency_ps)
             yield link.transfer(size)
             yield queue.put(size)
@@ -99,6 +101,50 @@ class HostQueues:
     def _tell(self, is_empty: bool) -> None:
         if is_empty and self._empty is not None and not self._empty.triggered:
             self._empty.succeed()
+
+
+def _taken_in(steps: Steps) -> Iterator[float]:
+    """Yield the bytes of infeeds as a program comes to them, with the trips and the branches that it states."""
+    # Only lists that have one somewhere inside: others may turn for ever.
+    has_infeed = set[int]()
+    for listed, holds in _lists(steps):
+        if any(map(_is_infeed, listed)) or any(id(inner) in has_infeed for inner in holds):
+            has_infeed.add(id(listed))
+    ahead: list[Iterator[AnyStep | Steps]] = [iter([steps])]
+    while ahead:
+        one = next(ahead[-1], None)
+        if one is None:
+            ahead.pop()
+        elif isinstance(one, tuple):
+            ahead += [iter(one)] if id(one) in has_infeed else []
+        elif _is_infeed(one):
+            yield one.n_bytes
+        elif isinstance(one, Loop):
+            turns = chain.from_iterable(repeat((one.condition, one.body), one.trips))
+            ahead.append(turns if {id(one.condition), id(one.body)} & has_infeed else iter(()))
+        elif isinstance(one, Branch):
+            ahead.append(iter(one.branches[one.taken : one.taken + 1]))
+        else:
+            ahead.append(iter(inner_lists(one)))
+
+
+def _is_infeed(step: AnyStep) -> TypeGuard[HostTransfer]:
+    return isinstance(step, HostTransfer) and not step.to_host and not step.is_async
+
+
+def _lists(steps: Steps) -> list[tuple[Steps, tuple[Steps, ...]]]:
+    """Return some steps and all lists inside them, each once and behind those that it holds, with these."""
+    found: dict[int, tuple[Steps, tuple[Steps, ...]]] = {}
+    ahead: list[tuple[Steps, tuple[Steps, ...] | None]] = [(steps, None)]
+    while ahead:
+        listed, holds = ahead.pop()
+        if holds is not None:
+            found[id(listed)] = listed, holds
+        elif id(listed) not in found:
+            holds = tuple(inner for step in listed for inner in inner_lists(step))
+            ahead.append((listed, holds))
+            ahead += [(inner, None) for inner in holds]
+    return list(found.values())
 
 
 class Visit(msgspec.Struct, frozen=True):
@@ -156,7 +202,7 @@ class Device:
         if cohort.program.uses_host or options.infeed is not None or options.outfeed is not None:
             self.memories |= {link: world.host_link(cohort, link) for link in HOST_LINKS}
         if options.infeed is not None:
-            self.host.feed(options.infeed, self.memories[HOST_IN], cohort.program.feeds)
+            self.host.feed(options.infeed, self.memories[HOST_IN], cohort.program)
         if options.outfeed is not None:
             self.host.drain(options.outfeed, self.memories[HOST_OUT])
 

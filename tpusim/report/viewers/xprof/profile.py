@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 from zlib import crc32
 
@@ -27,6 +27,9 @@ from tpusim.timeline.records import CORE, WAITING_FOR, Record, Timeline
 
 MOST_DEVICES = 64
 """Devices that differ, up to so many, have a plane each."""
+
+_MOST_EVENTS = 400_000
+"""Events of all planes of a file, but for one of each kind: some 80 MB."""
 
 _HBM, _CMEM, _VMEM = 1, 2, 3
 _READ, _WRITE = 1, 2
@@ -100,17 +103,22 @@ def _device_planes(profile: Profile) -> list[bytes]:
     turns = sorted(
         (place, kind, device) for kind, (_, devices) in enumerate(kinds) for place, device in enumerate(devices)
     )
-    shown = sorted((device, kind) for _, kind, device in turns[:MOST_DEVICES])
+    turns = turns[:MOST_DEVICES]
     # Devices of one kind share what was gathered; of kinds that are not shown nothing is.
-    most = most_events(len({kind for _, kind in shown}))
-    planes = {kind: _plane(profile, kinds[kind][0], most) for _, kind in shown}
+    gathered = dict.fromkeys(kind for _, kind, _ in turns)
+    events = {kind: unrolled(kinds[kind][0], most_events(len(gathered))) for kind in gathered}
+    planes = {kind: _plane(profile, kinds[kind][0], events[kind]) for kind in gathered}
+    # Each of them is written in full: of many that are alike so many as a viewer can load.
+    before = accumulate(len(events[kind]) for _, kind, _ in turns)
+    room = sum(count <= _MOST_EVENTS for count in before)
+    shown = sorted((device, kind) for _, kind, device in turns[: max(room, len(gathered))])
     return [
         planes[kind].encode(number, f"/device:TPU:{device}", _device_stats(profile, device))
         for number, (device, kind) in enumerate(shown, start=1)
     ]
 
 
-def _plane(profile: Profile, timeline: Timeline, most: int) -> Plane:
+def _plane(profile: Profile, timeline: Timeline, events: Sequence[Event]) -> Plane:
     """Return what the planes of devices with this time line have in common."""
     plane, total_ps = Plane(), timeline.total_ps
     step = plane.add_metadata("0", "simulated run", {})
@@ -118,7 +126,7 @@ def _plane(profile: Profile, timeline: Timeline, most: int) -> Plane:
     program = plane.add_metadata(profile.module_name, "", {"program_id": profile.program_id})
     whole = {"group_id": 0, "run_id": 1, "program_id": profile.program_id}
     plane.add_line("XLA Modules", [plane.event(program, 0, total_ps, whole)], total_ps)
-    _add_ops(plane, profile, unrolled(timeline, most), total_ps)
+    _add_ops(plane, profile, events, total_ps)
     return plane
 
 
