@@ -59,9 +59,9 @@ def test_explain_names_the_bound_and_the_next_one(capsys):
 
 
 def test_explain_says_that_nothing_takes_time(capsys, tmp_path):
-    """A program that hands on what it is given has no op to explain."""
+    """A program that hands on what it is given has no op to explain, where nothing copies it."""
     path = tmp_path / "same.hlo.txt"
-    path.write_text("HloModule same\nENTRY main { ROOT x = f32[8,128] parameter(0) }\n")
+    path.write_text("HloModule same, is_scheduled=true\nENTRY main { ROOT x = f32[8,128] parameter(0) }\n")
     assert output_of(capsys, "explain", str(path), "--chip", "v5e") == "nothing in the program takes time\n"
 
 

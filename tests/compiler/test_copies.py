@@ -359,9 +359,7 @@ def test_a_branch_writes_over_what_nobody_needs_afterwards(given, copies):
     assert [i.opcode for i in changed].count("copy") == copies
 
 
-def test_a_loop_within_a_loop_reads_what_the_outer_one_carries_until_it_ends():
-    """What the inner one makes lies elsewhere until then."""
-    inner = """
+INNER = """
 inner {
   p = (s32[], f32[128,128], f32[128,128]) parameter(0)
   n = s32[] get-tuple-element(p), index=0
@@ -373,14 +371,16 @@ inner {
   ROOT r = (s32[], f32[128,128], f32[128,128]) tuple(next, d, x)
 }
 """
-    regions = inner + TRIPS.replace("64,128", "128,128").replace(
-        "BODY",
-        """zero = s32[] constant(0)
+OUTER = """zero = s32[] constant(0)
   start = (s32[], f32[128,128], f32[128,128]) tuple(zero, x, x)
   w = (s32[], f32[128,128], f32[128,128]) while(start), condition=more, body=inner
   z = f32[128,128] get-tuple-element(w), index=1
-  ROOT r = (s32[], f32[128,128], f32[128,128]) tuple(next, z, y)""",
-    )
+  ROOT r = (s32[], f32[128,128], f32[128,128]) tuple(next, z, y)"""
+
+
+def test_a_loop_within_a_loop_reads_what_the_outer_one_carries_until_it_ends():
+    """What the inner one makes lies elsewhere until then."""
+    regions = INNER + TRIPS.replace("64,128", "128,128").replace("BODY", OUTER)
     module = compiled(LOOP_OF_TRIPS.replace("64,128", "128,128"), regions=regions)
     outer = module[next(i for i in module.entry if i.opcode == "while").attributes["body"]]
     loop = next(i for i in outer if i.opcode == "while")

@@ -258,6 +258,15 @@ def test_figures_of_a_sweep_may_be_zero_or_below():
     assert plot.sweep(rows, "x", "y").axes[0].get_ylim()[0] < 0
 
 
+def test_pictures_are_as_many_as_can_be_looked_at():
+    """Thousands would take all memory before anybody saw one."""
+    rows = [{"x": 1, "y": 1.0, "name": str(number)} for number in range(65)]
+    with pytest.raises(ConfigError, match="name: expected at most 64 values, one for each picture, found 65"):
+        plot.sweep(rows, "x", "y", per="name")
+    with pytest.raises(ConfigError, match="expected at most 500 parameters, found 501"):
+        plot.sensitivity([(str(number), 0.1, 0.2) for number in range(501)])
+
+
 def test_sweeps_say_what_is_missing():
     """The known keys for a wrong one, and the value that is no number."""
     with pytest.raises(ConfigError, match=r"the key 'price' in every record, found cost, time"):

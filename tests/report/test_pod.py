@@ -74,11 +74,11 @@ def test_a_bandwidth_is_called_one(capsys):
 
 
 def test_the_head_says_which_device_it_is_of(capsys):
-    """The second stage ends last; where one device stands for all, or is alone, nothing has to be said."""
+    """Both stages end together; where one device stands for all, or is alone, nothing has to be said."""
     assert main(["run", str(PIPELINE), "--quiet"]) == 0
-    assert "  device    1 of 2, the first of those that ended last\n" in capsys.readouterr().out
+    assert "  device    0 of 2, the first of those that ended last\n" in capsys.readouterr().out
     assert main(["run", str(PIPELINE), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["device"] == 1
+    assert json.loads(capsys.readouterr().out)["device"] == 0
     assert main(["run", str(RING), "--quiet"]) == 0
     assert "  device  " not in capsys.readouterr().out
 

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
@@ -43,9 +44,10 @@ class Axis:
     settings: tuple[Setting, ...]
     range: Range | None = None
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         """What it sets."""
+        # Asked of each of thousands of points.
         return tuple(dict.fromkeys(key for setting in self.settings for key in setting)) or (self.name,)
 
 

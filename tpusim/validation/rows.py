@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from functools import cache
 from os.path import normpath
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
@@ -80,7 +81,7 @@ def _row(folder: Path, where: str, cells: dict[str | None, Any], kind: type[_R])
     if None in cells:
         found = f"{cells[None]!r} beyond the last"
         raise ConfigError(f"{where}: expected a cell for each column (lists need quotes), found {found}")
-    types, values = get_type_hints(kind, include_extras=True), {"where": where}
+    types, values = _types_of(kind), {"where": where}
     for field in msgspec.structs.fields(kind):
         text = cells.get(field.name, "")
         if text is None:
@@ -90,6 +91,11 @@ def _row(folder: Path, where: str, cells: dict[str | None, Any], kind: type[_R])
             if types[field.name] in _OF_FILES:
                 _require_inside(folder, f"{where}: {field.name}", text)
     return kind(**values)
+
+
+@cache
+def _types_of(kind: type[Row]) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
 
 
 def _require_inside(folder: Path, where: str, names: str) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import InstructionName
-from tpusim.ir.ops import ELEMENTWISE, FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, VIEWS
+from tpusim.ir.ops import ELEMENTWISE, FREE, FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, VIEWS
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 _BEFORE = "control-predecessors"
@@ -271,7 +271,7 @@ def _writers(draft: Draft, made: Node, given: Node) -> tuple[int, list[Node]]:
         if user is not found[-1] or len(places) != 1:
             return at, found
         base = user.operands[places[0]].source
-        if base is given or base.opcode in ("parameter", "get-tuple-element", "constant"):
+        if base is given or base.opcode in FREE:
             return at, found
         found.append(base)
 

@@ -31,6 +31,8 @@ Labels = tuple[list[tuple[float, float]], list[str]]
 _NAMED = 12
 _MOST_LINES = len(LINES)
 _MOST_TICKS = 5
+_MOST_PICTURES = 64
+_MOST_BARS = 500
 _LONG = 1e6
 _FAR_APART = 8.0
 """An axis whose greatest figure is so many times the least is logarithmic."""
@@ -120,6 +122,8 @@ def _multiples(
     groups: dict[str, list[Mapping[str, object]]] = defaultdict(list)
     for record in records:
         groups[str(_value(record, per))].append(record)
+    if len(groups) > _MOST_PICTURES:
+        raise ConfigError(f"{per}: expected at most {_MOST_PICTURES} values, one for each picture, found {len(groups)}")
     figure, places = _side_by_side(list(groups), (2.9, 2.4), title)
     labels = [draw(ax, part) for ax, part in zip(places, groups.values(), strict=True)]
     _legend(figure, places, legend)
@@ -285,6 +289,7 @@ def sensitivity(rows: Effects, measure: str = "time (%)", ax: Axes | None = None
     """
     if not rows:
         raise ConfigError("sensitivity: expected at least one parameter, found none")
+    _require_few(rows)
     ax = axes_or_new(ax, 6.4, 1.2 + 0.26 * len(rows))
     _tornado(ax, rows, measure)
     ax.set_title("sensitivity (simulated), largest effect first", pad=18)
@@ -296,6 +301,9 @@ def sensitivity(rows: Effects, measure: str = "time (%)", ax: Axes | None = None
 def sensitivities(parts: Mapping[str, Effects], measure: str = "time (%)") -> Figure:
     """Draw ``sensitivity`` side by side for each of several, programs say, by name. Returns the figure."""
     most = max(len(rows) for rows in parts.values())
+    _require_few(max(parts.values(), key=len))
+    if len(parts) > _MOST_PICTURES:
+        raise ConfigError(f"sensitivity: expected at most {_MOST_PICTURES} pictures, found {len(parts)}")
     # The names of parameters take half of the room, and titles stand above the other half.
     names = [shortened(name, 26) for name in parts]
     figure, places = _side_by_side(names, (3.6, 0.8 + 0.26 * most), "sensitivity (simulated), largest effect first")
@@ -303,6 +311,11 @@ def sensitivities(parts: Mapping[str, Effects], measure: str = "time (%)") -> Fi
         _tornado(ax, rows, measure)
     _legend(figure, places)
     return figure
+
+
+def _require_few(rows: Effects) -> None:
+    if len(rows) > _MOST_BARS:
+        raise ConfigError(f"sensitivity: expected at most {_MOST_BARS} parameters, found {len(rows)}")
 
 
 def _tornado(ax: Axes, rows: Effects, measure: str) -> None:
