@@ -99,25 +99,27 @@ class _Kept:
 
     def holds(self, graph: Graph, array: Node) -> bool:
         """Return whether the memory of an array has to stay as it is, whatever the graph still reads."""
-        home = _home(self._draft, array)
-        owner = home
-        while owner.opcode in VIEWS | {"get-tuple-element"}:
-            owner = owner.operands[0]
-        if owner.opcode != "parameter":
-            return owner.opcode == "constant"
-        if graph is self._draft.entry:
-            return owner.immediate not in self._given
-        branch = self._branches.get(graph)
-        if branch is None:
-            return False
-        given = branch.operand.source
-        if home is not owner:
-            # Of a tuple that was made elsewhere nobody knows who else has its elements.
-            if given.opcode != "tuple" or home.operands[0].source is not owner:
+        while True:
+            home = _home(self._draft, array)
+            owner = home
+            while owner.opcode in VIEWS | {"get-tuple-element"}:
+                owner = owner.operands[0]
+            if owner.opcode != "parameter":
+                return owner.opcode == "constant"
+            if graph is self._draft.entry:
+                return owner.immediate not in self._given
+            if graph not in self._branches:
+                return False
+            # What a branch is given is of the graph that chooses it.
+            graph, node, given = self._branches[graph]
+            array = given.source
+            if home is not owner:
+                # Of a tuple that was made elsewhere nobody knows who else has its elements.
+                if array.opcode != "tuple" or home.operands[0].source is not owner:
+                    return True
+                array = array.operands[home.attributes["index"]]
+            if self.is_read_after(graph, array, node, node):
                 return True
-            given = given.operands[home.attributes["index"]]
-        later = self.is_read_after(branch.graph, given, branch.node, branch.node)
-        return later or self.holds(branch.graph, given)
 
 
 def _copy_results(draft: Draft, graph: Graph, aliases: Mapping[tuple[int, ...], int], donated: set[int]) -> None:
