@@ -111,8 +111,9 @@ def carried(count: int) -> str:
     counter = f"q = {state} parameter(0)\n  i = {_COUNT} get-tuple-element(q), index=0\n  e = {_COUNT} constant(1)\n  "
     body = "\n  ".join((*given, *sums, f"j = {_COUNT} add(i, e)"))
     made = ", ".join(f"s_{n}" for n in range(count))
+    less = "ROOT l = pred[]{:T(512)} compare(i, n), direction=LT"
     before = (
-        f"\nless {{\n  {counter}n = {_COUNT} constant(9)\n  ROOT l = pred[]{{:T(512)}} compare(i, n), direction=LT\n}}\n"
+        f"\nless {{\n  {counter}n = {_COUNT} constant(9)\n  {less}\n}}\n"
         f"\nbody {{\n  {counter}{body}\n  ROOT r = {state} tuple(j, {made})\n}}\n"
     )
     begin = f"z = {_COUNT} constant(0)", f"t = {state} tuple(z, {', '.join(['p'] * count)})"
