@@ -27,6 +27,12 @@ def copied(module):
     return [i.operands[0].partition(".")[0] for i in module.entry.instructions if i.opcode == "copy"]
 
 
+def looped(module):
+    """Return the body of the entry's first loop."""
+    loop = next(i for i in module.entry if i.opcode == "while")
+    return module[loop.attributes["body"]]
+
+
 UPDATE = """
   x = f32[64,128] parameter(0)
   u = f32[8,128] parameter(1)
@@ -217,8 +223,7 @@ def test_what_a_loop_reads_when_the_new_one_is_there_is_copied(x, y, copies):
   v = f32[64,128] {y}
   ROOT r = (s32[], f32[64,128], f32[64,128]) tuple(next, u, v)"""
     module = compiled(LOOP_OF_TRIPS, regions=TRIPS.replace("BODY", body))
-    loop = next(i for i in module.entry if i.opcode == "while")
-    inside = module[loop.attributes["body"]]
+    inside = looped(module)
     assert [i.opcode for i in inside].count("copy") == copies
     inputs = [np.random.default_rng(at).normal(size=(64, 128)).astype("f4") for at in range(2)]
     text = f"HloModule test\n{TRIPS.replace('BODY', body)}\nENTRY main {{\n{LOOP_OF_TRIPS}\n}}\n"
@@ -235,8 +240,7 @@ def test_a_loop_that_uses_each_array_twice_is_compiled_at_once():
     )
     body = f"{layers}ROOT r = (s32[], f32[64,128], f32[64,128]) tuple(next, m59, y)"
     module = compiled(LOOP_OF_TRIPS, regions=TRIPS.replace("BODY", body))
-    loop = next(i for i in module.entry if i.opcode == "while")
-    assert not any(i.opcode == "copy" for i in module[loop.attributes["body"]])
+    assert not any(i.opcode == "copy" for i in looped(module))
 
 
 def overwritten(body):
@@ -280,8 +284,7 @@ def test_what_a_loop_carries_on_lies_where_nothing_is_read_any_more(made, carrie
     """Values that change places, go round in a circle, or go to two places at once."""
     body = f"{made}\n  ROOT r = (s32[], f32[64,128], f32[64,128]) tuple(next, {carried})"
     module = compiled(LOOP_OF_TRIPS, regions=TRIPS.replace("BODY", body))
-    loop = next(i for i in module.entry if i.opcode == "while")
-    inside = module[loop.attributes["body"]]
+    inside = looped(module)
     assert overwritten(inside) == []
     assert [i.opcode for i in inside].count("copy") == copies
 
@@ -382,7 +385,7 @@ def test_a_loop_within_a_loop_reads_what_the_outer_one_carries_until_it_ends():
     """What the inner one makes lies elsewhere until then."""
     regions = INNER + TRIPS.replace("64,128", "128,128").replace("BODY", OUTER)
     module = compiled(LOOP_OF_TRIPS.replace("64,128", "128,128"), regions=regions)
-    outer = module[next(i for i in module.entry if i.opcode == "while").attributes["body"]]
+    outer = looped(module)
     loop = next(i for i in outer if i.opcode == "while")
     state = outer[loop.operands[0]].operands
     given = next(i.name for i in outer if i.opcode == "get-tuple-element" and i.attributes["index"] == 1)

@@ -19,10 +19,10 @@ Option = Callable[[Any], None]
 Run = Callable[[argparse.Namespace], None]
 
 # As people write them; Python would take digits of other scripts and with underscores between them as well.
-_WHOLE = re.compile(r"[0-9]+")
-_SIGNED = re.compile(r" *-?[0-9]+ *")
-_REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_VARIABLE = re.compile(r"\{\w+\}")
+# Patterns are compiled when a number is read: every command loads this.
+_WHOLE = r"[0-9]+"
+_SIGNED = r" *-?[0-9]+ *"
+_REAL = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
 class Wrapped(argparse.HelpFormatter):
@@ -153,7 +153,7 @@ def check_written(options: argparse.Namespace, read: Iterable[str] = ()) -> None
             raise ConfigError(f"{flag}: expected another file than {beside}, which says what chip the program is for")
     for text in (*read, *_named(options)):
         # Patterns name files as well, with variables in braces or as shells write them.
-        matching = glob(_VARIABLE.sub("*", text)) if re.search(r"[*?\[{]", text) else ()
+        matching = glob(re.sub(r"\{\w+\}", "*", text)) if re.search(r"[*?\[{]", text) else ()
         for name in (text, *matching):
             action = names.get(os.path.realpath(name)) if os.path.isfile(name) else None
             if action:
@@ -186,7 +186,7 @@ def group(title: str, description: str, options: Iterable[Option]) -> Option:
 
 def number(text: str) -> int:
     """Return a whole number from 0; argparse reports anything else."""
-    if not _WHOLE.fullmatch(text):
+    if not re.fullmatch(_WHOLE, text):
         raise argparse.ArgumentTypeError(f"expected a whole number from 0, found {text!r}")
     found = COUNT.number(text)
     if fault := COUNT.fault(found):
@@ -196,7 +196,7 @@ def number(text: str) -> int:
 
 def positive(text: str) -> float:
     """Return a number above 0; argparse reports anything else."""
-    found = float(text) if _REAL.fullmatch(text) else 0.0
+    found = float(text) if re.fullmatch(_REAL, text) else 0.0
     if not 0 < found < inf:
         raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
     return found
@@ -204,7 +204,7 @@ def positive(text: str) -> float:
 
 def real(text: str) -> float:
     """Return a number; argparse reports anything else."""
-    found = float(text) if _REAL.fullmatch(text) else inf
+    found = float(text) if re.fullmatch(_REAL, text) else inf
     if not -inf < found < inf:
         raise argparse.ArgumentTypeError(f"expected a number, found {text!r}")
     return found
@@ -212,7 +212,7 @@ def real(text: str) -> float:
 
 def integer(text: str) -> int:
     """Return a whole number, which its user bounds; argparse reports anything else."""
-    if not _SIGNED.fullmatch(text):
+    if not re.fullmatch(_SIGNED, text):
         raise argparse.ArgumentTypeError(f"expected a whole number, found {text!r}")
     return COUNT.number(text)
 
@@ -220,7 +220,7 @@ def integer(text: str) -> int:
 def index(text: str) -> tuple[int, ...]:
     """Return a comma-separated list of whole numbers; argparse reports anything else."""
     parts = text.split(",") if text else []
-    if not all(map(_SIGNED.fullmatch, parts)):
+    if not all(re.fullmatch(_SIGNED, part) for part in parts):
         raise argparse.ArgumentTypeError(f"expected whole numbers such as 3,129, found {text!r}")
     return tuple(map(COUNT.number, parts))
 

@@ -56,7 +56,7 @@ class HostQueues:
         self.infeed = Store(self._env, pace.depth)
         sizes = [step.n_bytes for step in program.feeds if not step.to_host]
         # A device that chooses to go on for longer is sent them once more, in the order of the text.
-        self._env.process(self._produce(pace, link, self.infeed, chain(_taken_in(program.steps), cycle(sizes))))
+        self._env.process(self._produce(pace, link, self.infeed, chain(_taken_in(program), cycle(sizes))))
 
     def drain(self, pace: Feed, link: SharedMemory) -> None:
         """Take items over a link at a pace."""
@@ -103,14 +103,16 @@ class HostQueues:
             self._empty.succeed()
 
 
-def _taken_in(steps: Steps) -> Iterator[float]:
+def _taken_in(program: Program) -> Iterator[float]:
     """Yield the bytes of infeeds as a program comes to them, with the trips and the branches that it states."""
     # Only lists that have one somewhere inside: others may turn for ever.
     has_infeed = set[int]()
-    for listed, holds in _lists(steps):
+    # Inner ones first.
+    for listed in reversed(program.every_list):
+        holds = chain.from_iterable(map(inner_lists, listed))
         if any(map(_is_infeed, listed)) or any(id(inner) in has_infeed for inner in holds):
             has_infeed.add(id(listed))
-    ahead: list[Iterator[AnyStep | Steps]] = [iter([steps])]
+    ahead: list[Iterator[AnyStep | Steps]] = [iter([program.steps])]
     while ahead:
         one = next(ahead[-1], None)
         if one is None:
@@ -130,21 +132,6 @@ def _taken_in(steps: Steps) -> Iterator[float]:
 
 def _is_infeed(step: AnyStep) -> TypeGuard[HostTransfer]:
     return isinstance(step, HostTransfer) and not step.to_host and not step.is_async
-
-
-def _lists(steps: Steps) -> list[tuple[Steps, tuple[Steps, ...]]]:
-    """Return some steps and all lists inside them, each once and behind those that it holds, with these."""
-    found: dict[int, tuple[Steps, tuple[Steps, ...]]] = {}
-    ahead: list[tuple[Steps, tuple[Steps, ...] | None]] = [(steps, None)]
-    while ahead:
-        listed, holds = ahead.pop()
-        if holds is not None:
-            found[id(listed)] = listed, holds
-        elif id(listed) not in found:
-            holds = tuple(inner for step in listed for inner in inner_lists(step))
-            ahead.append((listed, holds))
-            ahead += [(inner, None) for inner in holds]
-    return list(found.values())
 
 
 class Visit(msgspec.Struct, frozen=True):

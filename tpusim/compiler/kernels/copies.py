@@ -101,9 +101,7 @@ class _Kept:
         """Return whether the memory of an array has to stay as it is, whatever the graph still reads."""
         while True:
             home = _home(self._draft, array)
-            owner = home
-            while owner.opcode in VIEWS | {"get-tuple-element"}:
-                owner = owner.operands[0]
+            owner = _owner(home)
             if owner.opcode != "parameter":
                 return owner.opcode == "constant"
             if graph is self._draft.entry:
@@ -160,15 +158,20 @@ def _home(draft: Draft, node: Node) -> Node:
         node = whole.operands[at]
 
 
+def _owner(node: Node) -> Node:
+    """Return what makes an array, or the tuple that it is an element of."""
+    while node.opcode in VIEWS | {"get-tuple-element"}:
+        node = node.operands[0]
+    return node
+
+
 def _copy_state(draft: Draft, body: Graph) -> None:
     """Give everything that a loop carries on a place of its own, which nothing reads any more when it is written."""
     if body.root.opcode == "tuple":
         copied = _copy_what_is_read_late(draft, body)
         _copy_what_changes_places(draft, body, copied)
         for given, copy in copied.items():
-            writer = body.root.operands[given.attributes["index"]]
-            while writer.opcode in VIEWS | {"get-tuple-element"}:
-                writer = writer.operands[0]
+            writer = _owner(body.root.operands[given.attributes["index"]])
             # Else the new value may come first, where the old one still lies.
             if writer is not copy and writer.opcode != "parameter":
                 before = writer.attributes.get(_BEFORE, ())
