@@ -142,6 +142,16 @@ def test_stated_sharing_is_followed():
     assert one(program, "b").last == program.schedule.index("r")
 
 
+@pytest.mark.parametrize(("alias", "kinds"), [("", ["argument", "output"]), (" { {}: (0, {}, may-alias) }", ["argument"])])
+def test_only_a_donated_argument_is_written_over(alias, kinds):
+    """A caller keeps the others whole, whatever ``aliasing_operands`` would let a kernel do."""
+    config = '{"aliasing_operands":{"lists":[{"indices":["0","1"]}]}}'
+    entry = f"%a = {BIG} parameter(0)\nROOT %s = {BIG} negate(%a), backend_config={config}"
+    header = f"HloModule m, is_scheduled=true{alias and ', input_output_alias=' + alias}"
+    program = lower_module_text(f"{header}\n\nENTRY %main {{\n{entry}\n}}\n")
+    assert [b.kind for b in program.buffers] == kinds
+
+
 def test_a_donated_argument_holds_the_output():
     """With ``input_output_alias`` the output is the argument's buffer, and no bytes are added."""
     entry = f"""%a = {BIG} parameter(0)

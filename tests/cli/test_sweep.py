@@ -49,6 +49,16 @@ def test_a_file_s_study_keeps_its_outcomes_beside_it(capsys, tmp_path):
     assert page["statuses"] == {"ok": 3}
 
 
+def test_how_many_points_constraints_exclude_is_said(capsys, tmp_path):
+    """Below the table, and in the JSON."""
+    study = tmp_path / "small.toml"
+    text = f'programs = "{LSTM}"\n[axes]\n"mxu.count" = [1, 2, 3]\n[constraints]\n"mxu.count" = "< 2"\n'
+    study.write_text(text, encoding="utf-8")
+    assert "1 points (simulated): 1 ok (2 more excluded by constraints)" in output_of(capsys, "sweep", str(study), *HERE)
+    page = json.loads(output_of(capsys, "sweep", str(study), *HERE, "--json"))
+    assert (page["excluded"], len(page["rows"])) == (2, 1)
+
+
 @pytest.mark.slow
 def test_pictures_are_drawn_of_a_study_s_folder(capsys, tmp_path):
     """The folder stands for its tables."""

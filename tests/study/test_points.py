@@ -16,7 +16,7 @@ from tpusim.text.parser import parse_module
 
 def columns(**table) -> list[dict]:
     """Return what the points of a study say that they are."""
-    return [dict(point.columns) for point in points_of(make_spec(table))]
+    return [dict(point.columns) for point in points_of(make_spec(table))[0]]
 
 
 def test_the_last_axis_is_the_fastest():
@@ -28,7 +28,7 @@ def test_the_last_axis_is_the_fastest():
 
 def test_a_point_runs_on_the_machine_that_it_says():
     """Factors are of the program's own chip where no base is given."""
-    point = points_of(make_spec({"programs": MLP, "axes": {BANDWIDTH: ["x2"], "mxu.rate_by_type.s8": ["x0.5"]}}))[0]
+    point = points_of(make_spec({"programs": MLP, "axes": {BANDWIDTH: ["x2"], "mxu.rate_by_type.s8": ["x0.5"]}}))[0][0]
     shipped = load_chip("v5e")
     assert point.chip.hbm.bandwidth_bytes_per_second == 2 * shipped.hbm.bandwidth_bytes_per_second
     assert point.chip.mxu.rate_by_type["s8"] == shipped.mxu.rate_by_type["s8"] / 2
@@ -87,7 +87,7 @@ def test_variants_are_told_by_their_names(tmp_path):
 def test_a_function_is_called_for_each_value_of_its_axes():
     """Its parameters are the axes that it has."""
     spec = make_spec({"programs": {"tanh": tanh_of}, "base": "v5e", "axes": {"batch": [8, 64], "mxu.count": [1, 2]}})
-    found = points_of(spec)
+    found, _ = points_of(spec)
     assert [(point.columns["batch"], point.columns["mxu.count"]) for point in found] == [
         (8, 1),
         (8, 2),
@@ -123,13 +123,13 @@ def test_a_file_starts_from_its_own_folder(tmp_path):
     (tmp_path / "net.v5e.hlo.txt").write_text(str(kernel_module()), encoding="utf-8")
     study = tmp_path / "study.toml"
     study.write_text('programs = "net*.hlo.txt"\n[axes]\n"mxu.count" = [1, 2]\n', encoding="utf-8")
-    assert len(points_of(read_spec(study))) == 2
+    assert len(points_of(read_spec(study))[0]) == 2
 
 
 def test_a_program_that_cannot_be_read_is_a_fault_of_its_points(tmp_path):
     """Others run."""
     (tmp_path / "wrong.v5e.hlo.txt").write_text("HloModule m\nENTRY", encoding="utf-8")
-    found = points_of(make_spec({"programs": [str(tmp_path / "*.txt"), MLP], "axes": {"mxu.count": [1, 2]}}))
+    found, _ = points_of(make_spec({"programs": [str(tmp_path / "*.txt"), MLP], "axes": {"mxu.count": [1, 2]}}))
     assert ["ENTRY" in point.fault for point in found] == [True, True, False, False]
 
 

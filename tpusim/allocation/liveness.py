@@ -115,6 +115,7 @@ class Liveness:
         # By the number of a value that lies where another does: that one's, or one on the way to it.
         self._joined: dict[int, int] = {}
         self._arguments: dict[str, Nodes] = {}
+        self._donated = {alias.parameter for alias in module.attributes.get("input_output_alias", ())}
         self._visits: dict[tuple[str, tuple[int, ...]], Visited] = {}
         # Of the visits under way those inside them so far, of the innermost last.
         self._inside: list[list[Visited]] = [[]]
@@ -246,6 +247,12 @@ class Liveness:
             if place != joining:
                 self._joined[joining] = place
 
+    def is_lent(self, part: Node) -> bool:
+        """Return whether a value lies in an argument that the caller keeps: it has to be whole when the program ends."""
+        made = self.values[self.buffer(*part)].instruction if len(part) == 1 else None
+        # A parameter of a called computation is its caller's value, so that one here is the program's.
+        return made is not None and made.opcode == "parameter" and made.immediate not in self._donated
+
     def take_over(self, one: Node, other: Node) -> None:
         """Note that a value takes over the memory of another, which the program no longer uses."""
         if len(one) == len(other) == 1:
@@ -325,13 +332,15 @@ class Frame:
         for index, (operand, leaf) in (stated | {index: (operand, 0) for index, operand in updated.items()}).items():
             name = instruction.operands[operand]
             sources = _arrays(self.values[name], self.computation[name].shape)
-            if leaf < len(sources) and index < len(results):
+            if leaf >= len(sources) or index >= len(results):
+                continue
+            # It updates the operand in place, or the compiler lets it be written there.
+            if index in updated:
                 self.liveness.join(sources[leaf], results[index])
-                # It updates the operand in place, or the compiler chose to write it there.
-                if index in updated:
-                    self.liveness.values[results[index][0]].is_update = True
-                else:
-                    self.liveness.take_over(sources[leaf], results[index])
+                self.liveness.values[results[index][0]].is_update = True
+            elif not self.liveness.is_lent(sources[leaf]):
+                self.liveness.join(sources[leaf], results[index])
+                self.liveness.take_over(sources[leaf], results[index])
         return made
 
 

@@ -92,9 +92,9 @@ def sweep(options: Namespace) -> None:
         write_csv(rows, folder / "results.csv")
         write_csv(study.effect_table(), folder / "effects.csv")
     if options.json:
-        write_json(sweep_page(rows, study.unmoved()))
+        write_json(sweep_page(rows, study.unmoved(), study.excluded))
         return
-    render_sweep(rows, study.spec.keys, study.unmoved(), console())
+    render_sweep(rows, study.spec.keys, study.unmoved(), study.excluded, console())
 
 
 def _found(study: Study, options: Namespace) -> list[dict[str, Any]]:

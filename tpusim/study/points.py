@@ -64,8 +64,11 @@ class Point:
         return digest(msgspec.json.encode(figures, order="sorted"))
 
 
-def points_of(spec: Spec) -> list[Point]:
-    """Return the points of a study, program by program, the last axis fastest. Raises ConfigError if none is left."""
+def points_of(spec: Spec) -> tuple[list[Point], int]:
+    """Return the points of a study, program by program, the last axis fastest, and how many its constraints exclude.
+
+    Raises ConfigError if none is left.
+    """
     for axis in spec.axes:
         if not axis.settings:
             raise ConfigError(f"axis {axis.name}: expected [low, high, n]: a range without a number is for --optimise")
@@ -73,10 +76,11 @@ def points_of(spec: Spec) -> list[Point]:
     if fault := POINTS.fault(count):
         raise ConfigError(f"study: its axes together: {fault}")
     settings = [merged(row) for row in product(*(axis.settings for axis in spec.axes))]
-    found = [point for program in spec.programs for point in points_at(spec, program, settings)]
+    stated = [point for program in spec.programs for point in points_at(spec, program, settings)]
+    found = [point for point in stated if is_allowed(spec, point)]
     if not found:
         raise ConfigError("study: expected at least one point, found none that the axes and constraints allow")
-    return found
+    return found, len(stated) - len(found)
 
 
 def merged(settings: Iterable[Setting]) -> Setting:
@@ -85,7 +89,7 @@ def merged(settings: Iterable[Setting]) -> Setting:
 
 
 def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> Iterator[Point]:
-    """Yield a program's points at some settings, but for those of other variants and beyond constraints."""
+    """Yield a program's points at some settings, but for those of other variants."""
     variables = dict(program.variables)
     module = _module(program)
     named: dict[tuple[str, str | None], Chip | TpusimError] = {}
@@ -105,8 +109,14 @@ def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> 
         bases |= {"chip": base.name, "schedule": resolved_schedule(module, bases["schedule"])}
         # A column for what only other programs have, too.
         columns = dict.fromkeys(spec.keys) | bases | variables | columns
-        if all(one.value(partial(value_of, columns, chip)) for one in spec.constraints):
-            yield Point(program, chip, columns, spec.warm, spec.allow_overflow)
+        yield Point(program, chip, columns, spec.warm, spec.allow_overflow)
+
+
+def is_allowed(spec: Spec, point: Point) -> bool:
+    """Return whether a point is within all constraints. One without a chip is, so that its row says why."""
+    if point.chip is None:
+        return True
+    return all(one.value(partial(value_of, point.columns, point.chip)) for one in spec.constraints)
 
 
 @lru_cache(maxsize=1)

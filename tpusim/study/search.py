@@ -8,7 +8,7 @@ from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.study.axes import Axis, Setting, whole_where_due
-from tpusim.study.points import Point, merged, points_at
+from tpusim.study.points import Point, is_allowed, merged, points_at
 from tpusim.study.programs import digest
 from tpusim.study.study import Study
 from tpusim.study.table import Row, rows_of
@@ -89,8 +89,9 @@ def _choice(axis: Axis, trial: Any) -> Setting:
 
 def _figures(study: Study, settings: Sequence[Setting], objectives: Sequence[str]) -> list[list[float] | None]:
     """Return the figures of each setting, None where it has none."""
+    spec = study.spec
     points = [
-        [point for program in study.spec.programs for point in points_at(study.spec, program, [one])]
+        [point for program in spec.programs for point in points_at(spec, program, [one]) if is_allowed(spec, point)]
         for one in settings
     ]
     flat = [point for some in points for point in some]

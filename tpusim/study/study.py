@@ -57,9 +57,18 @@ class Study:
         self._reuse, self._progress = reuse, progress or (lambda done, total: None)
         self._outcomes: dict[str, Outcome] = {}
 
-    @cached_property
+    @property
     def points(self) -> Sequence[Point]:
         """The points in the order of the table."""
+        return self._points[0]
+
+    @property
+    def excluded(self) -> int:
+        """How many points the constraints exclude."""
+        return self._points[1]
+
+    @cached_property
+    def _points(self) -> tuple[list[Point], int]:
         return points_of(self.spec)
 
     def run(self) -> Study:

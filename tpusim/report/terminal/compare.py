@@ -100,9 +100,12 @@ def _signed(microseconds: float) -> str:
 
 
 def render_sweep(
-    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], unmoved: Sequence[str], console: Printer
+    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], unmoved: Sequence[str], excluded: int, console: Printer
 ) -> None:
-    """Print the first points in the columns that tell them apart, and what is to be said of all of them."""
+    """Print the first points in the columns that tell them apart, and what is to be said of all of them.
+
+    ``unmoved`` are sentences; ``excluded`` is how many points the constraints exclude.
+    """
     telling = [key for key in ("program", *keys) if len({row[key] for row in rows}) > 1] or ["program"]
     telling = telling[:_SHOWN_COLUMNS]
     table = plain_table(*(("" if key == "program" else ">") + key for key in telling), *_FIGURES)
@@ -115,7 +118,8 @@ def render_sweep(
         console.print(f"... and {len(rows) - _SHOWN_POINTS:,} more (--csv has them all)")
     counts = Counter(row["status"] for row in rows)
     words = ", ".join(f"{count:,} {status}" for status, count in counts.items())
-    console.print(f"\n{len(rows):,} points (simulated): {words}")
+    beyond = f" ({excluded:,} more excluded by constraints)" if excluded else ""
+    console.print(f"\n{len(rows):,} points (simulated): {words}{beyond}")
     messages = list(dict.fromkeys(row["message"] for row in rows if row["status"] == "error"))
     for message in messages[:_SHOWN_MESSAGES]:
         console.print(f"error: {escape(message)}")
