@@ -213,7 +213,7 @@ LOOP_OF_TRIPS = """
         ("tanh(x)", "tanh(y)", 0),
         ("tanh(x)", "add(x, y)", 1),
         ("reverse(x), dimensions={0}", "tanh(y)", 1),
-        ("reverse(y), dimensions={0}", "reverse(x), dimensions={0}", 2),
+        ("reverse(y), dimensions={0}", "reverse(x), dimensions={0}", 1),
     ],
     ids=["element by element", "and by another", "from other places", "crosswise"],
 )

@@ -248,7 +248,7 @@ class Liveness:
                 self._joined[joining] = place
 
     def is_lent(self, part: Node) -> bool:
-        """Return whether a value lies in an argument that the caller keeps: it has to be whole when the program ends."""
+        """Return whether a value lies in an argument that the caller keeps, and has to find whole in the end."""
         made = self.values[self.buffer(*part)].instruction if len(part) == 1 else None
         # A parameter of a called computation is its caller's value, so that one here is the program's.
         return made is not None and made.opcode == "parameter" and made.immediate not in self._donated

@@ -17,8 +17,10 @@ from functools import reduce
 from operator import or_
 
 from tpusim.compiler.kernels.emitters import state
+from tpusim.compiler.kernels.places import BEFORE
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
+from tpusim.ir.attributes import InstructionName
 from tpusim.ir.ops import ON_RINGS
 from tpusim.semantics.device_groups import stated_groups
 from tpusim.semantics.infer.types import one_or_tuple
@@ -118,6 +120,8 @@ def start_early(draft: Draft, target: Target) -> None:
         starts = {node: _split(graph, node) for node in order if node.opcode == "collective-permute"}
         if starts:
             graph.sequence = _with_starts(order, starts)
+    # The order says it now; and some name what was fused or rewritten.
+    draft.drop(BEFORE)
 
 
 def _split(graph: Graph, node: Node) -> Node:
@@ -134,7 +138,11 @@ def _split(graph: Graph, node: Node) -> Node:
 
 
 def _with_starts(order: list[Node], starts: dict[Node, Node]) -> list[Node]:
-    """Return an order with each start right behind what it sends; ends are left to stand before their first users."""
+    """Return an order with each start right behind what it sends.
+
+    An end stands before what waits for it, to write over what is sent; others are left to stand before their users.
+    """
+    ends = {InstructionName(node.name): end for node, start in starts.items() for end in start.users}
     behind: dict[Node | None, list[Node]] = {}
     place = {node: number for number, node in enumerate(order)}
     for start in starts.values():
@@ -142,5 +150,6 @@ def _with_starts(order: list[Node], starts: dict[Node, Node]) -> list[Node]:
     found: list[Node] = []
     for node in order:
         if node not in starts:
-            found += [node, *behind.get(node, ())]
+            waited = (ends[name] for name in node.attributes.get(BEFORE, ()) if name in ends)
+            found += [*waited, node, *behind.get(node, ())]
     return found

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
 from tpusim.compiler.channels import earlier_ends, ends_of, put_behind
+from tpusim.compiler.kernels.places import BEFORE
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import FREE, VIEWS
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape
-
-_BEFORE = "control-predecessors"
 
 
 def schedule(draft: Draft, target: Target) -> None:
@@ -30,8 +29,6 @@ def schedule(draft: Draft, target: Target) -> None:
             earlier.setdefault(node, []).append(before)
         orders = (put_behind(order, earlier) for order in (memory.nodes, _ListOrder(memory).run()))
         graph.sequence = min(orders, key=memory.peak_bytes)
-    # The order says it now; and some name what was fused or rewritten.
-    draft.drop(_BEFORE)
     draft.attributes["is_scheduled"] = True
 
 
@@ -45,7 +42,7 @@ def _stated(draft: Draft, nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
         ones = [node]
         if node.opcode == "fusion":
             ones += (inner for name in node.called for inner in draft.graphs[name].order())
-        names = dict.fromkeys(name for one in ones for name in one.attributes.get(_BEFORE, ()))
+        names = dict.fromkeys(name for one in ones for name in one.attributes.get(BEFORE, ()))
         yield from ((node, by_name[name]) for name in names if name in by_name and by_name[name] is not node)
 
 

@@ -1,7 +1,9 @@
 """Between fusion and tiles: what may not be written over is copied before it is updated in place.
 
 That are arguments that the caller keeps, constants, what is still read afterwards, and what a loop carries twice. What
-a loop carries on lies where it was before: what is still read when the new has been made is copied too.
+a loop carries on lies where it was before, and a result where the argument did that is given away for it: what is still
+read when the new has been made is copied too. Whether something is read later is asked of one order; what writes over
+an array then waits for what reads it, so that it is so in the order of the schedule as well.
 
 Source: XLA, CopyInsertion.
 """
@@ -9,54 +11,57 @@ Source: XLA, CopyInsertion.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from math import inf
 from typing import NamedTuple
 
+from tpusim.compiler.kernels.places import Order, Place, home_of, let_wait, owner_of, updated, writers_of
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.attributes import InstructionName
-from tpusim.ir.ops import ELEMENTWISE, FREE, FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, VIEWS
-from tpusim.shapes.shape import ArrayShape, TupleShape
-
-_BEFORE = "control-predecessors"
+from tpusim.ir.ops import ELEMENTWISE, FREE, FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, RELAYOUTS, VIEWS
+from tpusim.shapes.shape import ArrayShape
 
 
 def copy_what_is_kept(draft: Draft, target: Target) -> None:
     """Give every update in place a target of its own."""
+    order = Order(draft)
     branches: dict[Graph, _Branch] = {}
+    bodies: dict[Graph, None] = {}
     for graph in draft.running():
-        for node in graph.order():
+        for node in order.of(graph):
             if node.opcode == "while":
-                _copy_state(draft, draft.graphs[node.attributes["body"]])
+                bodies[draft.graphs[node.attributes["body"]]] = None
             if node.opcode == "conditional":
                 given = zip(node.called, node.operands[1:], strict=True)
                 branches |= {draft.graphs[name]: _Branch(graph, node, operand) for name, operand in given}
-    kept = _Kept(draft, branches)
+    places = [place for body in bodies for place in _copy_state(order, body)]
+    places += _copy_what_takes_arguments(order, draft.entry)
+    kept = _Kept(order, branches)
     for graph in draft.running():
-        for node in kept.number(graph):
-            _copy_what_is_updated(draft, graph, node, kept)
+        for node in list(order.of(graph)):
+            _copy_what_is_updated(order, graph, node, kept)
         if graph in branches:
-            _copy_results(draft, graph, {}, set())
-    aliases = {alias.output_index: alias.parameter for alias in draft.attributes.get("input_output_alias", ())}
-    donated = {donor.parameter for donor in draft.attributes.get("buffer_donor", ())}
-    _copy_results(draft, draft.entry, aliases, donated)
+            _copy_results(order, graph, {}, set())
+    for place in places:
+        _wait_for_readers(order, place)
 
 
-def _copy_what_is_updated(draft: Draft, graph: Graph, node: Node, kept: _Kept) -> None:
+def _copy_what_is_updated(order: Order, graph: Graph, node: Node, kept: _Kept) -> None:
     """Give what a node writes over memory of its own, where others need it as it is."""
-    user, places = _updated(draft, node)
+    user, places = updated(order.draft, node)
     if places and user is not node and len(user.users) > 1:
         # Others, such as a second loop, take what it hands over as well.
         whole, user = user, graph.clone(user)
+        order.of(graph)[user] = order.of(graph)[node] - 0.5
         node.replace_operand(whole, user)
     operands = list(user.operands)
     # What is handed over twice is two arrays from then on.
     times = Counter(operands)
-    for at in places:
-        updated = operands[at]
-        if times[updated] > 1 or kept.is_read_after(graph, updated, node, user) or kept.holds(graph, updated):
-            operands[at] = _another(graph, updated)
-            times[updated] -= 1
+    for at in places.values():
+        taken = operands[at]
+        if times[taken] > 1 or not kept.can_take(graph, taken, node) or kept.holds(graph, taken):
+            operands[at] = _another(order, graph, taken, order.of(graph)[node] - 0.5)
+            times[taken] -= 1
     if operands != user.operands:
         user.take(operands)
 
@@ -72,39 +77,33 @@ class _Branch(NamedTuple):
 class _Kept:
     """Answers which memory must stay as it is: the caller's, that of constants, and what is read afterwards."""
 
-    def __init__(self, draft: Draft, branches: Mapping[Graph, _Branch]) -> None:
-        self._draft = draft
+    def __init__(self, order: Order, branches: Mapping[Graph, _Branch]) -> None:
+        self._order = order
         self._branches = branches
-        self._numbers: dict[Graph, dict[Node, int]] = {}
-        aliases, donors = (draft.attributes.get(name, ()) for name in ("input_output_alias", "buffer_donor"))
+        attributes = order.draft.attributes
+        aliases, donors = (attributes.get(name, ()) for name in ("input_output_alias", "buffer_donor"))
         self._given = {alias.parameter for alias in aliases} | {donor.parameter for donor in donors}
 
-    def number(self, graph: Graph) -> dict[Node, int]:
-        """Return the places of a graph's nodes in its order, before anything was copied."""
-        if graph not in self._numbers:
-            self._numbers[graph] = {node: at for at, node in enumerate(graph.order())}
-        return self._numbers[graph]
-
-    def is_read_after(self, graph: Graph, array: Node, node: Node, user: Node) -> bool:
-        """Return whether an array is read behind a node, but for a user; the result of a graph is."""
-        number = self.number(graph)
+    def can_take(self, graph: Graph, array: Node, node: Node) -> bool:
+        """Return whether nothing reads an array behind a node, which then waits for all that reads it."""
+        number = self._order.of(graph)
         if array.source is graph.root.source:
-            return True
-        readers = [other for other in _readers(array.source) if other is not user]
-        # What a tuple holds is read by those that take it.
-        readers += [
-            other for reader in readers if reader.opcode == "tuple" for other in reader.users if other is not node
-        ]
-        return any(number.get(other, -1) > number[node] for other in readers)
+            return False
+        readers = [reader for reader in self._order.readers(graph, array.source) if reader is not node]
+        if any(number[reader] > number[node] for reader in readers):
+            return False
+        let_wait(node, readers)
+        return True
 
     def holds(self, graph: Graph, array: Node) -> bool:
         """Return whether the memory of an array has to stay as it is, whatever the graph still reads."""
+        draft = self._order.draft
         while True:
-            home = _home(self._draft, array)
-            owner = _owner(home)
+            home = home_of(draft, array)
+            owner = owner_of(home)
             if owner.opcode != "parameter":
                 return owner.opcode == "constant"
-            if graph is self._draft.entry:
+            if graph is draft.entry:
                 return owner.immediate not in self._given
             if graph not in self._branches:
                 return False
@@ -116,87 +115,94 @@ class _Kept:
                 if array.opcode != "tuple" or home.operands[0].source is not owner:
                     return True
                 array = array.operands[home.attributes["index"]]
-            if self.is_read_after(graph, array, node, node):
+            if not self.can_take(graph, array, node):
                 return True
 
 
-def _copy_results(draft: Draft, graph: Graph, aliases: Mapping[tuple[int, ...], int], donated: set[int]) -> None:
+def _copy_results(order: Order, graph: Graph, aliases: Mapping[tuple[int, ...], int], donated: set[int]) -> None:
     """Copy what is returned as it is: what stays the caller's, constants, and one array twice."""
     is_tuple = graph.root.opcode == "tuple"
-    results = list(graph.root.operands) if is_tuple else [graph.root]
+    results = _results(graph)
     taken: set[Node] = set()
     for at, result in enumerate(results):
         is_array = isinstance(result.shape, ArrayShape) and result.shape.dtype.is_array_type
-        if not is_array or (graph is not draft.entry and result.is_small):
+        if not is_array or (graph is not order.draft.entry and result.is_small):
             continue
-        home = _home(draft, result)
+        home = home_of(order.draft, result)
         owner = home.operands[0] if home.opcode == "get-tuple-element" else home
         number = owner.immediate if owner.opcode == "parameter" else None
         is_kept = number is not None and number not in donated and aliases.get((at,) if is_tuple else ()) != number
         if is_kept or home.opcode == "constant" or home in taken:
-            results[at] = _another(graph, result)
+            results[at] = _another(order, graph, result, order.of(graph)[result] + 0.5)
         taken.add(home)
-    if is_tuple and results != graph.root.operands:
-        graph.root.take(results)
-    elif not is_tuple:
+    _return(graph, results)
+
+
+def _results(graph: Graph) -> list[Node]:
+    return list(graph.root.operands) if graph.root.opcode == "tuple" else [graph.root]
+
+
+def _return(graph: Graph, results: list[Node]) -> None:
+    """Let a graph return these, where it returned as many others."""
+    if graph.root.opcode != "tuple":
         graph.root = results[0]
+    elif results != graph.root.operands:
+        graph.root.take(results)
 
 
-def _home(draft: Draft, node: Node) -> Node:
-    """Return the node in whose memory an array lies: behind views and tuples, and loops that hand it on as it is."""
-    while True:
-        if node.opcode in VIEWS:
-            node = node.operands[0]
-            continue
-        if node.opcode != "get-tuple-element":
-            return node
-        whole, at = node.operands[0].source, node.attributes["index"]
-        if whole.opcode == "while" and not _changes(draft, whole, at):
-            whole = whole.operands[0].source
-        if whole.opcode != "tuple":
-            return node
-        node = whole.operands[at]
+def _copy_what_takes_arguments(order: Order, entry: Graph) -> list[Place]:
+    """Copy results that cannot be what they are, and arguments that are still read where others come to lie."""
+    attributes = order.draft.attributes
+    aliases = {alias.output_index: alias.parameter for alias in attributes.get("input_output_alias", ())}
+    _copy_results(order, entry, aliases, {donor.parameter for donor in attributes.get("buffer_donor", ())})
+    arguments = {node.immediate: node for node in entry.parameters}
+    # Results in nested tuples are left where they are.
+    pairs = ((index, arguments.get(number)) for index, number in aliases.items() if len(index) < 2)
+    places = [Place(entry, given, index[0] if index else 0) for index, given in pairs if given is not None]
+    _copy_what_is_read_late(order, entry, places)
+    return places
 
 
-def _owner(node: Node) -> Node:
-    """Return what makes an array, or the tuple that it is an element of."""
-    while node.opcode in VIEWS | {"get-tuple-element"}:
-        node = node.operands[0]
-    return node
-
-
-def _copy_state(draft: Draft, body: Graph) -> None:
+def _copy_state(order: Order, body: Graph) -> list[Place]:
     """Give everything that a loop carries on a place of its own, which nothing reads any more when it is written."""
-    if body.root.opcode == "tuple":
-        copied = _copy_what_is_read_late(draft, body)
-        _copy_what_changes_places(draft, body, copied)
-        for given, copy in copied.items():
-            writer = _owner(body.root.operands[given.attributes["index"]])
-            # Else the new value may come first, where the old one still lies.
-            if writer is not copy and writer.opcode != "parameter":
-                before = writer.attributes.get(_BEFORE, ())
-                writer.attributes = {**writer.attributes, _BEFORE: (*before, InstructionName(copy.name))}
+    if body.root.opcode != "tuple":
+        return []
+    places: dict[int, Place] = {}
+    for element in [user for user in body.parameters[0].users if user.opcode == "get-tuple-element"]:
+        at = element.attributes["index"]
+        first = places.setdefault(at, Place(body, element, at)).given
+        if first is not element:
+            body.replace(element, first)
+    copied = _copy_what_is_read_late(order, body, list(places.values()))
+    _copy_what_changes_places(order, body, copied)
+    return list(places.values())
 
 
-def _copy_what_changes_places(draft: Draft, body: Graph, copied: Mapping[Node, Node]) -> None:
+def _copy_what_changes_places(order: Order, body: Graph, copied: Mapping[Node, Node]) -> None:
     """Copy what is carried on to two places, or to one that it was not at; of what goes round one twice.
 
     In a circle each waits for the next one to be read: one has to lie elsewhere in the meantime.
     """
     results, taken = list(body.root.operands), set[Node]()
     came_from = {copy: given.attributes["index"] for given, copy in copied.items()}
-    broken = _least_of_circles({came_from[result]: at for at, result in enumerate(results) if result in came_from})
+    # Where it is updated on the way it has moved all the same.
+    firsts = {at: writers_of(order.draft, result)[0][-1][0] for at, result in enumerate(results) if _has_place(result)}
+    broken = _least_of_circles({came_from[first]: at for at, first in firsts.items() if first in came_from})
     for at, result in enumerate(results):
-        if not isinstance(result.shape, ArrayShape) or result.is_small:
+        if not _has_place(result):
             continue
-        home = _home(draft, result)
+        home = home_of(order.draft, result)
         is_given = home.opcode == "get-tuple-element" and home.operands[0] is body.parameters[0]
         is_moved = is_given and home.attributes["index"] != at
         if is_moved or home in taken or home.opcode == "constant" or at in broken:
-            results[at] = _another(body, result)
+            results[at] = _another(order, body, result, inf)
         taken.add(home)
-    if results != body.root.operands:
-        body.root.take(results)
+    _return(body, results)
+
+
+def _has_place(node: Node) -> bool:
+    """Return whether an array is large enough to be asked where it lies."""
+    return isinstance(node.shape, ArrayShape) and not node.is_small
 
 
 def _least_of_circles(goes_to: Mapping[int, int]) -> set[int]:
@@ -213,135 +219,89 @@ def _least_of_circles(goes_to: Mapping[int, int]) -> set[int]:
     return found
 
 
-def _copy_what_is_read_late(draft: Draft, body: Graph) -> dict[Node, Node]:
-    """Copy what a loop's body still reads when what it carries on instead, to the same place, has been made.
-
-    Return the copies by what they are of.
-    """
-    number = {node: at for at, node in enumerate(body.order())}
-    read: dict[Node, dict[Node, list[int]]] = {}
+def _copy_what_is_read_late(order: Order, graph: Graph, places: Iterable[Place]) -> dict[Node, Node]:
+    """Copy what is still read when what comes to lie at the same place has been made. Return the copies by of what."""
     copied: dict[Node, Node] = {}
-    for given in [user for user in body.parameters[0].users if user.opcode == "get-tuple-element"]:
-        made = body.root.operands[given.attributes["index"]]
-        if made is given or made.is_small or not isinstance(made.shape, ArrayShape):
-            continue
-        at, writers = _writers(draft, made, given)
-        for writer in writers:
-            if writer not in read:
-                read[writer] = _read_out_of_order(draft, writer)
-        # What nobody needs has no place in the order. The first one that writes there makes an end of the old value.
-        readers = [user for user in _readers(given) if user in number and user not in writers]
-        late = any(not _is_made_of(writers[-1], user, number) for user in readers)
-        if late or any(place != at for writer in writers for place in read[writer].get(given, ())):
-            copied[given] = body.add("copy", given.shape, [given], like=given)
-    for user in dict.fromkeys(user for given, copy in copied.items() for user in given.users if user is not copy):
-        user.replace_operands(copied)
+    for place in places:
+        made, given = place.made, place.given
+        if made is not given and _has_place(made) and _has_place(given) and _is_read_late(order, place):
+            copied[given] = _another(order, graph, given, -1)
+    for given, copy in copied.items():
+        for user in [user for user in given.users if user is not copy]:
+            user.replace_operand(given, copy)
     return copied
 
 
-def _readers(node: Node) -> Iterator[Node]:
-    """Yield what reads an array, under whatever name."""
-    todo = [*node.users]
-    while todo:
-        user = todo.pop()
-        if user.opcode in VIEWS:
-            todo += user.users
-        else:
-            yield user
+def _is_read_late(order: Order, place: Place) -> bool:
+    """Return whether something needs what is given at a place when it is first written over."""
+    number, given = order.of(place.graph), place.given
+    writers, base = writers_of(order.draft, place.made, given)
+    first, at = writers[-1]
+    readers = order.readers(place.graph, given)
+    # The first one may read while it writes, but not where it writes over a copy that is made before.
+    is_own = base is given or base is None
+    if (first in readers and not is_own) or given in _read_out_of_order(order.draft, first, at):
+        return True
+    # What is handed on from another place is copied to this one, as early as that has to be read.
+    since = -1 if first.opcode in FREE else number[first]
+    others = [reader for reader in readers if reader is not first]
+    return any(number[reader] > since or _writes_over(order.draft, reader, given) for reader in others)
 
 
-def _is_made_of(node: Node, made: Node, number: Mapping[Node, int]) -> bool:
-    """Return whether a node is made of another one; ``number`` is their place in the order."""
-    todo, seen = [node], set[Node]()
-    while todo and made not in seen:
-        # What stands before it is not made of it.
-        new = {operand for operand in todo.pop().operands if number[operand] >= number[made]} - seen
-        seen |= new
-        todo.extend(new)
-    return made in seen
+def _writes_over(draft: Draft, node: Node, array: Node) -> bool:
+    user, places = updated(draft, node)
+    return any(user.operands[at].source is array for at in places.values())
 
 
-def _writers(draft: Draft, made: Node, given: Node) -> tuple[int, list[Node]]:
-    """Return what writes where an array comes to lie, the last first: its maker, and what that updates in place.
-
-    Before them the number of the array among what the maker makes, -1 if it makes nothing else.
-    """
-    at, maker = -1, made
-    while maker.opcode in VIEWS | {"get-tuple-element"} and maker.operands[0].opcode != "parameter":
-        at = maker.attributes["index"] if maker.opcode == "get-tuple-element" else at
-        maker = maker.operands[0]
-    found = [maker]
-    while True:
-        user, places = _updated(draft, found[-1])
-        if user is not found[-1] or len(places) != 1:
-            return at, found
-        base = user.operands[places[0]].source
-        if base is given or base.opcode in FREE:
-            return at, found
-        found.append(base)
+def _wait_for_readers(order: Order, place: Place) -> None:
+    """Let what first writes at a place wait until nothing needs what was there."""
+    if not _has_place(place.made) or place.made is place.given:
+        return
+    first = writers_of(order.draft, place.made, place.given)[0][-1][0]
+    let_wait(first, (reader for reader in order.readers(place.graph, place.given) if reader is not first))
 
 
-def _read_out_of_order(draft: Draft, maker: Node) -> dict[Node, list[int]]:
-    """Return the arrays in whose place a node cannot write what it makes, since it reads them in another order.
-
-    With each are the numbers of the elements of a loop's state that it is, -2 of what is read elsewhere: what a loop
-    makes of an element lies in its place.
-    """
-    found: dict[Node, list[int]] = {}
-    for operand in _unordered(draft, maker):
+def _read_out_of_order(draft: Draft, maker: Node, at: int) -> set[Node]:
+    """Return the arrays in whose place a node cannot write a result, since it reads them in another order."""
+    found: set[Node] = set()
+    for operand in _unordered(draft, maker, at):
         source = operand.source
-        found.setdefault(source, []).append(-2)
-        for at, element in enumerate(source.operands if source.opcode == "tuple" else ()):
-            found.setdefault(element.source, []).append(at if maker.opcode == "while" else -2)
+        found.add(source)
+        # What a loop makes of an element lies in its place.
+        elements = enumerate(source.operands if source.opcode == "tuple" else ())
+        found |= {element.source for index, element in elements if maker.opcode != "while" or index != at}
     return found
 
 
-def _unordered(draft: Draft, maker: Node) -> list[Node]:
-    """Return the operands that a node does not read element by element, as it writes its result."""
+def _unordered(draft: Draft, maker: Node, at: int) -> list[Node]:
+    """Return the operands that a node does not read element by element, as it writes a result."""
     if maker.opcode != "fusion":
         return [] if maker.opcode in ELEMENTWISE | IN_PLACE else maker.operands
     inner = draft.graphs[maker.attributes["calls"]]
+    # What it also reduces, or returns elsewhere, it has read when it writes.
     in_order = ELEMENTWISE | IN_PLACE | VIEWS | {"tuple"}
+    way = _made_of(_results(inner)[at])
     spoilt: set[Node] = set()
     for node in reversed(inner.order()):
-        if any(user.opcode not in in_order or user in spoilt for user in node.users):
+        users = ((user, in_order if user in way else in_order | RELAYOUTS | {"reduce"}) for user in node.users)
+        if any(user in spoilt or user.opcode not in allowed for user, allowed in users):
             spoilt.add(node)
     return [operand for one, operand in zip(inner.parameters, maker.operands, strict=True) if one in spoilt]
 
 
-def _another(graph: Graph, node: Node) -> Node:
-    """Return a copy of an array; what is made from nothing is made once more."""
-    if node.opcode in LAID_OUT_FREELY & FUSES_INTO_USERS:
-        return graph.clone(node)
-    return graph.add("copy", node.shape, [node], like=node)
+def _made_of(node: Node) -> set[Node]:
+    """Return a node and all that it is made of."""
+    found, todo = {node}, [node]
+    while todo:
+        new = set(todo.pop().operands) - found
+        found |= new
+        todo.extend(new)
+    return found
 
 
-def _updated(draft: Draft, node: Node) -> tuple[Node, list[int]]:
-    """Return what hands over the arrays that a node writes over, and the numbers of its operands that are these."""
-    if node.opcode in IN_PLACE:
-        return node, [0]
-    if node.opcode == "fusion":
-        body = draft.graphs[node.attributes["calls"]]
-        number = {parameter: at for at, parameter in enumerate(body.parameters)}
-        roots = body.root.operands if body.root.opcode == "tuple" else [body.root]
-        targets = [root.operands[0] for root in roots if root.opcode in IN_PLACE]
-        return node, [number[target] for target in targets if target in number]
-    if node.opcode == "while" and node.operands[0].opcode == "tuple":
-        carried = node.operands[0].operands
-        arrays = [at for at, each in enumerate(carried) if isinstance(each.shape, ArrayShape) and each.shape.rank]
-        return node.operands[0], [at for at in arrays if _changes(draft, node, at)]
-    return node, []
-
-
-def _changes(draft: Draft, loop: Node, at: int) -> bool:
-    """Return whether a loop carries something else on at one place than it was given."""
-    root = draft.graphs[loop.attributes["body"]].root
-    if root.opcode != "tuple":
-        return True
-    passed = root.operands[at]
-    return passed.opcode != "get-tuple-element" or passed.attributes["index"] != at or not _is_carried(passed)
-
-
-def _is_carried(element: Node) -> bool:
-    (whole,) = element.operands
-    return whole.opcode == "parameter" and isinstance(whole.shape, TupleShape)
+def _another(order: Order, graph: Graph, node: Node, at: float) -> Node:
+    """Return a copy of an array, which comes at a number of the order; what is made from nothing is made once more."""
+    is_free = node.opcode in LAID_OUT_FREELY & FUSES_INTO_USERS
+    made = graph.clone(node) if is_free else graph.add("copy", node.shape, [node], like=node)
+    order.of(graph)[made] = at
+    return made

@@ -1,0 +1,168 @@
+"""Where arrays lie before they have addresses: what names them, and what reads and writes over them in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tpusim.draft import Draft, Graph, Node
+from tpusim.ir.attributes import InstructionName
+from tpusim.ir.ops import FREE, IN_PLACE, VIEWS
+from tpusim.shapes.shape import ArrayShape, TupleShape
+
+BEFORE = "control-predecessors"
+"""The attribute that names what has to run before a node; after the order is chosen nothing needs it."""
+
+_ELEMENT = "get-tuple-element"
+
+
+class Place(NamedTuple):
+    """Memory that a graph is given with something in it, and into which one of its results goes."""
+
+    graph: Graph
+    given: Node
+    at: int
+
+    @property
+    def made(self) -> Node:
+        """The result that comes to lie there."""
+        root = self.graph.root
+        return root.operands[self.at] if root.opcode == "tuple" else root
+
+
+class Order:
+    """The one order of each graph in which it is asked what is read before what. What is new is put in between."""
+
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
+        self._numbers: dict[Graph, dict[Node, float]] = {}
+        self._elements: dict[Node, dict[int | None, list[Node]]] = {}
+
+    def of(self, graph: Graph) -> dict[Node, float]:
+        """Return the numbers of a graph's nodes, to which those of new ones are added."""
+        if graph not in self._numbers:
+            self._numbers[graph] = {node: float(at) for at, node in enumerate(graph.order())}
+        return self._numbers[graph]
+
+    def readers(self, graph: Graph, array: Node) -> list[Node]:
+        """Return what reads an array, under whatever name; what nothing needs has no place in the order."""
+        number = self.of(graph)
+        return [reader for reader in dict.fromkeys(self._readers(array)) if reader in number]
+
+    def _readers(self, array: Node) -> Iterator[Node]:
+        todo: list[tuple[Node, int | None]] = [(array, None)]
+        while todo:
+            node, at = todo.pop()
+            if at is not None:
+                todo += [(element, None) for element in self._taken_from(node).get(at, ())]
+            for user in node.users if at is None else self._taken_from(node).get(None, ()):
+                if user.opcode in VIEWS:
+                    todo.append((user, at))
+                    continue
+                yield user
+                if at is None and user.opcode == "tuple":
+                    todo += [(user, index) for index in _places_among(user.operands, node)]
+                elif at is not None and user.opcode == "while" and not changes(self.draft, user, at):
+                    todo.append((user, at))
+
+    def _taken_from(self, whole: Node) -> dict[int | None, list[Node]]:
+        """Return the users of a tuple by the element that they are, those of the whole at None.
+
+        They are kept, since each of thousands of elements asks; what a copy is made for is asked before.
+        """
+        if whole not in self._elements:
+            found: dict[int | None, list[Node]] = {}
+            for user in whole.users:
+                found.setdefault(user.attributes["index"] if user.opcode == _ELEMENT else None, []).append(user)
+            self._elements[whole] = found
+        return self._elements[whole]
+
+
+def _places_among(operands: list[Node], node: Node) -> list[int]:
+    if operands.count(node) == 1:
+        return [operands.index(node)]
+    return [at for at, operand in enumerate(operands) if operand is node]
+
+
+def let_wait(node: Node, others: Iterable[Node]) -> None:
+    """Have a node run when others have."""
+    names = [*node.attributes.get(BEFORE, ()), *(InstructionName(other.name) for other in others)]
+    if names:
+        node.attributes = {**node.attributes, BEFORE: tuple(dict.fromkeys(names))}
+
+
+def home_of(draft: Draft, node: Node) -> Node:
+    """Return the node in whose memory an array lies: behind views and tuples, and loops that hand it on as it is."""
+    while True:
+        if node.opcode in VIEWS:
+            node = node.operands[0]
+            continue
+        if node.opcode != _ELEMENT:
+            return node
+        whole, at = node.operands[0].source, node.attributes["index"]
+        if whole.opcode == "while" and not changes(draft, whole, at):
+            whole = whole.operands[0].source
+        if whole.opcode != "tuple":
+            return node
+        node = whole.operands[at]
+
+
+def owner_of(node: Node) -> Node:
+    """Return what makes an array, or the tuple that it is an element of."""
+    while node.opcode in VIEWS | {_ELEMENT}:
+        node = node.operands[0]
+    return node
+
+
+def writers_of(draft: Draft, made: Node, given: Node | None = None) -> tuple[list[tuple[Node, int]], Node | None]:
+    """Return what writes where an array comes to lie, the last first: its maker, and what that updates in place.
+
+    With each is the number of the array among its results. Beside them is what the first one updates, where that is
+    ``given`` or what is not made here: an argument, a constant.
+    """
+    found: list[tuple[Node, int]] = []
+    while True:
+        home, at = home_of(draft, made), 0
+        maker = home
+        if home.opcode == _ELEMENT and home.operands[0].source.opcode != "parameter":
+            maker, at = home.operands[0].source, home.attributes["index"]
+        if found and (home is given or maker.opcode in FREE):
+            return found, home
+        found.append((maker, at))
+        user, places = updated(draft, maker)
+        if at not in places:
+            return found, None
+        made = user.operands[places[at]]
+
+
+def updated(draft: Draft, node: Node) -> tuple[Node, dict[int, int]]:
+    """Return what hands over the arrays that a node writes over, and by its results the operands of that they are."""
+    if node.opcode in IN_PLACE:
+        return node, {0: 0}
+    if node.opcode == "fusion":
+        body = draft.graphs[node.attributes["calls"]]
+        number = {parameter: at for at, parameter in enumerate(body.parameters)}
+        roots = enumerate(body.root.operands if body.root.opcode == "tuple" else [body.root])
+        targets = ((at, root.source.operands[0].source) for at, root in roots if root.source.opcode in IN_PLACE)
+        return node, {at: number[target] for at, target in targets if target in number}
+    if node.opcode == "while" and node.operands[0].opcode == "tuple":
+        carried = enumerate(node.operands[0].operands)
+        arrays = [at for at, each in carried if isinstance(each.shape, ArrayShape) and each.shape.rank]
+        return node.operands[0], {at: at for at in arrays if changes(draft, node, at)}
+    stated = node.attributes.get("output_to_operand_aliasing", ())
+    whole = [alias for alias in stated if not alias.operand_index and len(alias.output_index) < 2]
+    return node, {alias.output_index[0] if alias.output_index else 0: alias.operand for alias in whole}
+
+
+def changes(draft: Draft, loop: Node, at: int) -> bool:
+    """Return whether a loop carries something else on at one place than it was given."""
+    root = draft.graphs[loop.attributes["body"]].root
+    if root.opcode != "tuple":
+        return True
+    passed = root.operands[at]
+    return passed.opcode != _ELEMENT or passed.attributes["index"] != at or not _is_carried(passed)
+
+
+def _is_carried(element: Node) -> bool:
+    (whole,) = element.operands
+    return whole.opcode == "parameter" and isinstance(whole.shape, TupleShape)
