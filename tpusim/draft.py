@@ -93,6 +93,8 @@ class Graph:
         self.execution_thread = execution_thread
         self.parameters: list[Node] = []
         self.effects: list[Node] = []
+        # Calls, loops and branches in which something does: nothing else need use them either.
+        self.callers: list[Node] = []
         # The order that a schedule has chosen; what comes in later stands before its first user.
         self.sequence: list[Node] = []
         self.root: Node
@@ -113,17 +115,26 @@ class Graph:
         if like is not None and "metadata" in like.attributes:
             named.setdefault("metadata", like.attributes["metadata"])
         node = Node(self.draft.fresh(name or opcode), opcode, shape, operands, named, immediate)
-        if opcode in HAS_EFFECTS:
-            self.effects.append(node)
+        self._note(node)
         return node
 
     def clone(self, node: Node, operands: Iterable[Node] | None = None) -> Node:
         """Return a copy of a node, with other operands if these are given."""
         taken = node.operands if operands is None else operands
         made = Node(self.draft.fresh(node.name), node.opcode, node.shape, taken, dict(node.attributes), node.immediate)
-        if node.opcode in HAS_EFFECTS:
-            self.effects.append(made)
+        self._note(made)
         return made
+
+    def acts(self, node: Node) -> bool:
+        """Return whether a node does something besides what it computes."""
+        if node.opcode not in CONTROL_FLOW:
+            return _acts(node)
+        called = (self.draft.graphs[name] for name in node.called)
+        return any(graph.effects or graph.callers for graph in called)
+
+    def _note(self, node: Node) -> None:
+        if self.acts(node):
+            (self.callers if node.opcode in CONTROL_FLOW else self.effects).append(node)
 
     def copy_in(self, called: Graph, operands: Iterable[Node]) -> Node:
         """Return the result of a copy of another graph, with these operands for its parameters."""
@@ -148,6 +159,8 @@ class Graph:
         first operands first.
         """
         found = _post_order([*self.parameters, *self.effects, self.root])
+        if any(node not in found for node in self.callers):
+            found = _post_order([*self.parameters, *self.effects, *self.callers, self.root])
         if self.sequence:
             found = _post_order([*self.parameters, *(node for node in self.sequence if node in found), *found])
         for node in found:
@@ -186,8 +199,13 @@ class Draft:
         self._taken: dict[str, int] = {}
         for computation in module.computations:
             self.fresh(computation.name)
+        callers: list[tuple[Graph, Node]] = []
         for computation in module.computations:
-            self.graphs[computation.name] = self._read(computation)
+            self.graphs[computation.name] = self._read(computation, callers)
+        acting = _reaching({graph.name for graph in self.graphs.values() if graph.effects}, callers)
+        for graph, node in callers:
+            if not acting.isdisjoint(node.called):
+                graph.callers.append(node)
 
     @property
     def entry(self) -> Graph:
@@ -209,7 +227,8 @@ class Draft:
         self._taken.setdefault(name, 0)
         return name
 
-    def _read(self, computation: Computation) -> Graph:
+    def _read(self, computation: Computation, callers: list[tuple[Graph, Node]]) -> Graph:
+        """Return a computation as a graph, and enter its calls, loops and branches."""
         graph = Graph(self, computation.name, computation.execution_thread)
         at: dict[str, Node] = {}
         for instruction in computation.instructions:
@@ -220,7 +239,9 @@ class Draft:
                 name, instruction.opcode, instruction.shape, operands, instruction.attributes, instruction.immediate
             )
             at[instruction.name] = node
-            if node.opcode in HAS_EFFECTS:
+            if node.opcode in CONTROL_FLOW:
+                callers.append((graph, node))
+            elif _acts(node):
                 graph.effects.append(node)
         graph.parameters = [at[parameter.name] for parameter in computation.parameters]
         graph.root = at[computation.root_name]
@@ -267,6 +288,24 @@ class Draft:
         """Return the module that the graphs are now."""
         computations = tuple(_write(graph) for graph in self.reachable())
         return Module(self.module.name, computations, self.module.entry_name, self.attributes, self.module.tables)
+
+
+def _acts(node: Node) -> bool:
+    return node.opcode in HAS_EFFECTS or bool(node.attributes.get("custom_call_has_side_effect"))
+
+
+def _reaching(names: set[str], callers: Iterable[tuple[Graph, Node]]) -> set[str]:
+    """Return the names of graphs, and of all that call these, however deep."""
+    calling: dict[str, list[str]] = {}
+    for graph, node in callers:
+        for name in node.called:
+            calling.setdefault(name, []).append(graph.name)
+    found, todo = set(names), list(names)
+    while todo:
+        new = set(calling.get(todo.pop(), ())) - found
+        found |= new
+        todo.extend(new)
+    return found
 
 
 def _write(graph: Graph) -> Computation:

@@ -47,8 +47,10 @@ def _check_length(draft: Draft) -> None:
 def _inline_calls(draft: Draft) -> None:
     # Callees come first, so that what is copied has no calls any more.
     for graph in draft.reachable():
-        for node in [node for node in graph.order() if node.opcode == "call"]:
+        calls = {node: None for node in graph.order() if node.opcode == "call"}
+        for node in calls:
             graph.replace(node, graph.copy_in(draft.graphs[node.attributes["to_apply"]], node.operands))
+        graph.callers = [node for node in graph.callers if node not in calls]
 
 
 def _separate(draft: Draft) -> None:

@@ -19,11 +19,13 @@ from tpusim.compiler.kernels.places import Order, Place, home_of, let_wait, owne
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import ELEMENTWISE, FREE, FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, RELAYOUTS, VIEWS
-from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
 def copy_what_is_kept(draft: Draft, target: Target) -> None:
     """Give every update in place a target of its own."""
+    for graph in draft.running():
+        _take_apart(graph)
     order = Order(draft)
     branches: dict[Graph, _Branch] = {}
     bodies: dict[Graph, None] = {}
@@ -46,6 +48,22 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
         _wait_for_readers(order, place)
 
 
+def _take_apart(graph: Graph) -> None:
+    """Let what is returned, and what loops are given, be tuples whose elements can be asked where they lie."""
+    for node in graph.order():
+        if node.opcode == "while":
+            node.take([_as_tuple(graph, node.operands[0])])
+    graph.root = _as_tuple(graph, graph.root)
+
+
+def _as_tuple(graph: Graph, whole: Node) -> Node:
+    if not isinstance(whole.shape, TupleShape) or whole.opcode == "tuple":
+        return whole
+    shapes = enumerate(whole.shape.elements)
+    elements = [graph.add("get-tuple-element", shape, [whole], {"index": at}, like=whole) for at, shape in shapes]
+    return graph.add("tuple", whole.shape, elements, like=whole)
+
+
 def _copy_what_is_updated(order: Order, graph: Graph, node: Node, kept: _Kept) -> None:
     """Give what a node writes over memory of its own, where others need it as it is."""
     user, places = updated(order.draft, node)
@@ -55,13 +73,14 @@ def _copy_what_is_updated(order: Order, graph: Graph, node: Node, kept: _Kept) -
         order.of(graph)[user] = order.of(graph)[node] - 0.5
         node.replace_operand(whole, user)
     operands = list(user.operands)
+    homes = [home_of(order.draft, operand) for operand in operands] if places else []
     # What is handed over twice is two arrays from then on.
-    times = Counter(operands)
+    times = Counter(homes)
     for at in places.values():
         taken = operands[at]
-        if times[taken] > 1 or not kept.can_take(graph, taken, node) or kept.holds(graph, taken):
+        if times[homes[at]] > 1 or not kept.can_take(graph, taken, node) or kept.holds(graph, taken):
             operands[at] = _another(order, graph, taken, order.of(graph)[node] - 0.5)
-            times[taken] -= 1
+            times[homes[at]] -= 1
     if operands != user.operands:
         user.take(operands)
 
@@ -86,10 +105,11 @@ class _Kept:
 
     def can_take(self, graph: Graph, array: Node, node: Node) -> bool:
         """Return whether nothing reads an array behind a node, which then waits for all that reads it."""
-        number = self._order.of(graph)
-        if array.source is graph.root.source:
+        number, draft = self._order.of(graph), self._order.draft
+        home = home_of(draft, array)
+        if home is home_of(draft, graph.root):
             return False
-        readers = [reader for reader in self._order.readers(graph, array.source) if reader is not node]
+        readers = [reader for reader in self._order.readers(graph, home) if reader is not node]
         if any(number[reader] > number[node] for reader in readers):
             return False
         let_wait(node, readers)
@@ -165,26 +185,28 @@ def _copy_what_takes_arguments(order: Order, entry: Graph) -> list[Place]:
 
 def _copy_state(order: Order, body: Graph) -> list[Place]:
     """Give everything that a loop carries on a place of its own, which nothing reads any more when it is written."""
-    if body.root.opcode != "tuple":
-        return []
+    (state,) = body.parameters
     places: dict[int, Place] = {}
-    for element in [user for user in body.parameters[0].users if user.opcode == "get-tuple-element"]:
+    for element in [user for user in state.users if user.opcode == "get-tuple-element"]:
         at = element.attributes["index"]
         first = places.setdefault(at, Place(body, element, at)).given
         if first is not element:
             body.replace(element, first)
-    copied = _copy_what_is_read_late(order, body, list(places.values()))
-    _copy_what_changes_places(order, body, copied)
-    return list(places.values())
+    # One array alone is the state of some.
+    given = list(places.values()) if body.root.opcode == "tuple" else [Place(body, state, 0)]
+    copied = _copy_what_is_read_late(order, body, given)
+    _copy_what_changes_places(order, body, given, copied)
+    return given
 
 
-def _copy_what_changes_places(order: Order, body: Graph, copied: Mapping[Node, Node]) -> None:
+def _copy_what_changes_places(order: Order, body: Graph, places: Iterable[Place], copied: Mapping[Node, Node]) -> None:
     """Copy what is carried on to two places, or to one that it was not at; of what goes round one twice.
 
     In a circle each waits for the next one to be read: one has to lie elsewhere in the meantime.
     """
-    results, taken = list(body.root.operands), set[Node]()
-    came_from = {copy: given.attributes["index"] for given, copy in copied.items()}
+    results, taken = _results(body), set[Node]()
+    place_of = {place.given: place.at for place in places}
+    came_from = {copy: place_of[given] for given, copy in copied.items()}
     # Where it is updated on the way it has moved all the same.
     firsts = {at: writers_of(order.draft, result)[0][-1][0] for at, result in enumerate(results) if _has_place(result)}
     broken = _least_of_circles({came_from[first]: at for at, first in firsts.items() if first in came_from})
@@ -192,8 +214,7 @@ def _copy_what_changes_places(order: Order, body: Graph, copied: Mapping[Node, N
         if not _has_place(result):
             continue
         home = home_of(order.draft, result)
-        is_given = home.opcode == "get-tuple-element" and home.operands[0] is body.parameters[0]
-        is_moved = is_given and home.attributes["index"] != at
+        is_moved = place_of.get(home, at) != at
         if is_moved or home in taken or home.opcode == "constant" or at in broken:
             results[at] = _another(order, body, result, inf)
         taken.add(home)
@@ -238,9 +259,11 @@ def _is_read_late(order: Order, place: Place) -> bool:
     writers, base = writers_of(order.draft, place.made, given)
     first, at = writers[-1]
     readers = order.readers(place.graph, given)
+    user = updated(order.draft, first)[0]
+    homes = [home_of(order.draft, operand) for operand in user.operands]
     # The first one may read while it writes, but not where it writes over a copy that is made before.
-    is_own = base is given or base is None
-    if (first in readers and not is_own) or given in _read_out_of_order(order.draft, first, at):
+    is_copied = base is not None and (base is not given or homes.count(given) > 1)
+    if (first in readers and is_copied) or given in _read_out_of_order(order.draft, first, at):
         return True
     # What is handed on from another place is copied to this one, as early as that has to be read.
     since = -1 if first.opcode in FREE else number[first]
@@ -265,11 +288,11 @@ def _read_out_of_order(draft: Draft, maker: Node, at: int) -> set[Node]:
     """Return the arrays in whose place a node cannot write a result, since it reads them in another order."""
     found: set[Node] = set()
     for operand in _unordered(draft, maker, at):
-        source = operand.source
-        found.add(source)
+        elements = operand.source.operands if operand.source.opcode == "tuple" else [operand]
         # What a loop makes of an element lies in its place.
-        elements = enumerate(source.operands if source.opcode == "tuple" else ())
-        found |= {element.source for index, element in elements if maker.opcode != "while" or index != at}
+        found |= {
+            home_of(draft, element) for index, element in enumerate(elements) if maker.opcode != "while" or index != at
+        }
     return found
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import InstructionName
 from tpusim.ir.ops import FREE, IN_PLACE, VIEWS
-from tpusim.shapes.shape import ArrayShape, TupleShape
+from tpusim.shapes.shape import ArrayShape
 
 BEFORE = "control-predecessors"
 """The attribute that names what has to run before a node; after the order is chosen nothing needs it."""
@@ -62,7 +62,7 @@ class Order:
                 yield user
                 if at is None and user.opcode == "tuple":
                     todo += [(user, index) for index in _places_among(user.operands, node)]
-                elif at is not None and user.opcode == "while" and not changes(self.draft, user, at):
+                elif user.opcode == "while" and not changes(self.draft, user, at or 0):
                     todo.append((user, at))
 
     def _taken_from(self, whole: Node) -> dict[int | None, list[Node]]:
@@ -95,6 +95,9 @@ def home_of(draft: Draft, node: Node) -> Node:
     """Return the node in whose memory an array lies: behind views and tuples, and loops that hand it on as it is."""
     while True:
         if node.opcode in VIEWS:
+            node = node.operands[0]
+            continue
+        if node.opcode == "while" and isinstance(node.shape, ArrayShape) and not changes(draft, node, 0):
             node = node.operands[0]
             continue
         if node.opcode != _ELEMENT:
@@ -145,10 +148,10 @@ def updated(draft: Draft, node: Node) -> tuple[Node, dict[int, int]]:
         roots = enumerate(body.root.operands if body.root.opcode == "tuple" else [body.root])
         targets = ((at, root.source.operands[0].source) for at, root in roots if root.source.opcode in IN_PLACE)
         return node, {at: number[target] for at, target in targets if target in number}
-    if node.opcode == "while" and node.operands[0].opcode == "tuple":
-        carried = enumerate(node.operands[0].operands)
-        arrays = [at for at, each in carried if isinstance(each.shape, ArrayShape) and each.shape.rank]
-        return node.operands[0], {at: at for at in arrays if changes(draft, node, at)}
+    if node.opcode == "while":
+        user = node.operands[0] if node.operands[0].opcode == "tuple" else node
+        arrays = [at for at, each in enumerate(user.operands) if isinstance(each.shape, ArrayShape) and each.shape.rank]
+        return user, {at: at for at in arrays if changes(draft, node, at)}
     stated = node.attributes.get("output_to_operand_aliasing", ())
     whole = [alias for alias in stated if not alias.operand_index and len(alias.output_index) < 2]
     return node, {alias.output_index[0] if alias.output_index else 0: alias.operand for alias in whole}
@@ -156,13 +159,9 @@ def updated(draft: Draft, node: Node) -> tuple[Node, dict[int, int]]:
 
 def changes(draft: Draft, loop: Node, at: int) -> bool:
     """Return whether a loop carries something else on at one place than it was given."""
-    root = draft.graphs[loop.attributes["body"]].root
-    if root.opcode != "tuple":
-        return True
-    passed = root.operands[at]
-    return passed.opcode != _ELEMENT or passed.attributes["index"] != at or not _is_carried(passed)
-
-
-def _is_carried(element: Node) -> bool:
-    (whole,) = element.operands
-    return whole.opcode == "parameter" and isinstance(whole.shape, TupleShape)
+    body = draft.graphs[loop.attributes["body"]]
+    (state,) = body.parameters
+    if body.root.opcode != "tuple":
+        return body.root.source is not state
+    passed = body.root.operands[at].source
+    return passed.opcode != _ELEMENT or passed.attributes["index"] != at or passed.operands[0] is not state

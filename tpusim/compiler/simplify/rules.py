@@ -14,7 +14,7 @@ from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import ELEMENTWISE, HAS_EFFECTS, RESHAPES, SEES_BITS
+from tpusim.ir.ops import ELEMENTWISE, RESHAPES, SEES_BITS
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 Rule = Callable[[Graph, Node], Node | None]
@@ -84,7 +84,7 @@ def _merge_equal(graph: Graph) -> bool:
         # Once for all of its operands, of which a node may have thousands.
         if stands_for and any(operand in stands_for for operand in node.operands):
             node.take([stands_for.get(operand, operand) for operand in node.operands])
-        if node.opcode in HAS_EFFECTS or node.opcode == "parameter":
+        if node.opcode == "parameter" or graph.acts(node):
             continue
         first = seen.setdefault((node.opcode, node.shape, tuple(map(id, node.operands)), _said(node)), node)
         elided = isinstance(node.immediate, Literal) and node.immediate.elided
