@@ -36,14 +36,14 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
             if node.opcode == "conditional":
                 given = zip(node.called, node.operands[1:], strict=True)
                 branches |= {draft.graphs[name]: _Branch(graph, node, operand) for name, operand in given}
-    places = [place for body in bodies for place in _copy_state(order, body)]
-    places += _copy_what_takes_arguments(order, draft.entry)
     kept = _Kept(order, branches)
     for graph in draft.running():
         for node in list(order.of(graph)):
             _copy_what_is_updated(order, graph, node, kept)
         if graph in branches:
             _copy_results(order, graph, {}, set())
+    places = [place for body in bodies for place in _copy_state(order, body)]
+    places += _copy_what_takes_arguments(order, draft.entry)
     for place in places:
         _wait_for_readers(order, place)
 
@@ -143,6 +143,10 @@ def _copy_results(order: Order, graph: Graph, aliases: Mapping[tuple[int, ...], 
     """Copy what is returned as it is: what stays the caller's, constants, and one array twice."""
     is_tuple = graph.root.opcode == "tuple"
     results = _results(graph)
+    arguments = {node.immediate: node for node in graph.parameters}
+    # Results in nested tuples are left where they are.
+    given = {index[0] if index else 0: arguments.get(number) for index, number in aliases.items() if len(index) < 2}
+    own = _own_places(order.draft, results, given)
     taken: set[Node] = set()
     for at, result in enumerate(results):
         is_array = isinstance(result.shape, ArrayShape) and result.shape.dtype.is_array_type
@@ -152,10 +156,20 @@ def _copy_results(order: Order, graph: Graph, aliases: Mapping[tuple[int, ...], 
         owner = home.operands[0] if home.opcode == "get-tuple-element" else home
         number = owner.immediate if owner.opcode == "parameter" else None
         is_kept = number is not None and number not in donated and aliases.get((at,) if is_tuple else ()) != number
-        if is_kept or home.opcode == "constant" or home in taken:
+        if is_kept or home.opcode == "constant" or home in taken or own.get(home, at) != at:
             results[at] = _another(order, graph, result, order.of(graph)[result] + 0.5)
-        taken.add(home)
+        else:
+            taken.add(home)
     _return(graph, results)
+
+
+def _own_places(draft: Draft, results: Iterable[Node], given: Mapping[int, Node | None]) -> dict[Node, int]:
+    """Return where arrays have to go that are written over what is ``given`` there, and are returned several times."""
+    own: dict[Node, int] = {}
+    for at, result in enumerate(results):
+        if given.get(at) is not None and writers_of(draft, result, given[at])[1] is given[at]:
+            own.setdefault(home_of(draft, result), at)
+    return own
 
 
 def _results(graph: Graph) -> list[Node]:
@@ -206,6 +220,7 @@ def _copy_what_changes_places(order: Order, body: Graph, places: Iterable[Place]
     """
     results, taken = _results(body), set[Node]()
     place_of = {place.given: place.at for place in places}
+    own = _own_places(order.draft, results, {place.at: place.given for place in places})
     came_from = {copy: place_of[given] for given, copy in copied.items()}
     # Where it is updated on the way it has moved all the same.
     firsts = {at: writers_of(order.draft, result)[0][-1][0] for at, result in enumerate(results) if _has_place(result)}
@@ -214,10 +229,11 @@ def _copy_what_changes_places(order: Order, body: Graph, places: Iterable[Place]
         if not _has_place(result):
             continue
         home = home_of(order.draft, result)
-        is_moved = place_of.get(home, at) != at
+        is_moved = place_of.get(home, at) != at or own.get(home, at) != at
         if is_moved or home in taken or home.opcode == "constant" or at in broken:
             results[at] = _another(order, body, result, inf)
-        taken.add(home)
+        else:
+            taken.add(home)
     _return(body, results)
 
 
