@@ -18,6 +18,7 @@ INFERRED = {
     "binary_c1": "f32 and s32",
     "binary_c2": "f32[3,4] and f32[3,5]",
     "arithmetic_c1": "pred",
+    "shift_c1": "f32",
     "atan2_c1": "s32",
     "logical_c1": "f32",
     "complex_c1": "f16 and f16",

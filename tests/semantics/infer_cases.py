@@ -90,6 +90,7 @@ ELEMENTWISE: dict[str, tuple[str, str]] = {
     "binary_c1": ("add(f32[3], bf16[3])", "add(f32[3], s32[3])"),
     "binary_c2": ("add(f32[3,<=4], f32[3,4])", "add(f32[3,4], f32[3,5])"),
     "arithmetic_c1": ("subtract(u8[3], u8[3])", "subtract(pred[3], pred[3])"),
+    "shift_c1": ("shift-left(u8[3], u8[3])", "shift-right-logical(f32[3], f32[3])"),
     "atan2_c1": ("atan2(f32[3], f32[3])", "atan2(s32[3], s32[3])"),
     "logical_c1": ("and(pred[3], pred[3])", "and(f32[3], f32[3])"),
     "complex_c1": ("complex(f64[3], f64[3])", "complex(f16[3], f16[3])"),

@@ -32,7 +32,8 @@ class Place(msgspec.Struct, eq=False):
     space: MemorySpace
     intervals: tuple[Interval, ...]
     offset_bytes: int | None = None
-    within: str = ""
+    # The output's place in which a temporary lies.
+    home: Place | None = None
     # Places that lie in it before it is whole, and where.
     pieces: list[tuple[int, Place]] = []
     is_piece: bool = False
@@ -40,7 +41,12 @@ class Place(msgspec.Struct, eq=False):
     @property
     def needs_heap(self) -> bool:
         """Whether it needs an offset of its own in a heap."""
-        return self.kind in ("temporary", "scratch") and not self.within and not self.is_piece
+        return self.kind in ("temporary", "scratch") and not self.home and not self.is_piece
+
+    @property
+    def within(self) -> str:
+        """The name of what lies in its home at last, empty for one that has none."""
+        return self.home.values[-1].instruction.name if self.home else ""
 
     @property
     def block(self) -> Block:
@@ -128,7 +134,7 @@ def reuse_output_memory(places: Sequence[Place], order: Mapping[int, int]) -> No
         large_enough = bisect_left(own, place.n_bytes, key=lambda home: home.n_bytes)
         number = homes[place.space].first_free(place.intervals, large_enough)
         if number is not None:
-            place.within = own[number].values[-1].instruction.name
+            place.home = own[number]
             homes[place.space].take(number, place.intervals)
 
 

@@ -115,15 +115,15 @@ def _addresses(liveness: Liveness, places: list[Place], heap_bytes: int) -> dict
     """
     free = aligned(heap_bytes, alignment_bytes(HBM))
     found: dict[int, int] = {}
-    homes: dict[str, int] = {}
+    homes: dict[int, int] = {}
     # What lies within an output comes after it.
-    for place in sorted(places, key=lambda place: bool(place.within)):
+    for place in sorted(places, key=lambda place: bool(place.home)):
         if place.space != HBM or place.kind == "scratch":
             continue
-        address = homes.get(place.within, place.offset_bytes)
+        address = homes[id(place.home)] if place.home else place.offset_bytes
         if address is None:
             address, free = free, aligned(free + place.n_bytes, alignment_bytes(HBM))
-        homes[place.values[-1].instruction.name] = address
+        homes[id(place)] = address
         found |= {id(value): address for value in place.values}
     arrays: dict[str, tuple[int | None, ...]] = {}
     for frame in liveness.frames:

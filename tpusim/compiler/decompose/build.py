@@ -16,6 +16,7 @@ from tpusim.ir.attributes import (
     WindowDimension,
 )
 from tpusim.ir.module import Literal
+from tpusim.ir.ops import COMBINES
 from tpusim.shapes.dtype import DTYPES, DType
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -189,7 +190,14 @@ def _text(number: float | str, dtype: DType) -> str:
 
 
 def only_opcode(draft: Draft, region: str) -> str:
-    """Return the opcode of a computation that does one thing to its two parameters; nothing for any other."""
-    root = draft.graphs[region].root
-    parameters = [operand for operand in root.operands if operand.opcode == "parameter"]
-    return root.opcode if len(root.operands) == len(set(parameters)) == 2 else ""
+    """Return the opcode of a computation that does one thing to its two parameters, in either order if that is all one.
+
+    Nothing for any other, or where an opcode does not say it all, as that of a comparison.
+    """
+    graph = draft.graphs[region]
+    root, parameters = graph.root, graph.parameters
+    in_order = root.operands == parameters or (root.opcode in COMBINES and root.operands == parameters[::-1])
+    return root.opcode if in_order and len(parameters) == 2 and root.attributes.keys() <= _NO_MATTER else ""
+
+
+_NO_MATTER = frozenset({"metadata", "frontend_attributes", "origin"})

@@ -105,6 +105,8 @@ def one_hot(build: Build, node: Node) -> Node | None:
     if len(node.operands) != 3 or named["update_window_dims"] or len(named["inserted_window_dims"]) != 1:
         return None
     target, indices, update = node.operands
+    if indices.array.dtype.bits < _WORD:
+        return None
     rows, numbers = named.get("input_batching_dims", ()), (splat_text(target), splat_text(update))
     if not all(numbers) or update.array.element_count != prod(target.array.dimensions[d] for d in rows):
         return None

@@ -6,6 +6,7 @@ from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.draft import Graph, Node
 from tpusim.ir.attributes import ComputationName
+from tpusim.semantics.scalars import integer_range
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -38,9 +39,12 @@ def stable(build: Build, node: Node) -> Node | None:
 
 def _are_places(node: Node, along: int) -> bool:
     """Return whether an array holds the numbers of its elements along a dimension."""
+    # A narrow type begins again where it ends.
+    if not node.array.dtype.is_integer or integer_range(node.array.dtype)[1] < node.array.dimensions[along] - 1:
+        return False
     if node.opcode == "broadcast" and node.operands[0].opcode == "iota" and node.operands[0].array.rank == 1:
-        return node.array.dtype.is_integer and tuple(node.attributes["dimensions"]) == (along,)
-    return node.opcode == "iota" and node.array.dtype.is_integer and node.attributes["iota_dimension"] == along
+        return tuple(node.attributes["dimensions"]) == (along,)
+    return node.opcode == "iota" and node.attributes["iota_dimension"] == along
 
 
 def _breaking_ties(build: Build, region: str, places: int, count: int) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 from typing import NamedTuple
 
-from tpusim.compiler.kernels.places import Order, Place, home_of, let_wait, owner_of, updated, writers_of
+from tpusim.compiler.kernels.places import Home, Order, Place, home_of, let_wait, updated, writers_of
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import ELEMENTWISE, FREE, FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, RELAYOUTS, VIEWS
@@ -49,10 +49,10 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
 
 
 def _take_apart(graph: Graph) -> None:
-    """Let what is returned, and what loops are given, be tuples whose elements can be asked where they lie."""
+    """Let what is returned, and what loops and branches are given, be tuples, whose elements have places."""
     for node in graph.order():
-        if node.opcode == "while":
-            node.take([_as_tuple(graph, node.operands[0])])
+        if node.opcode in ("conditional", "while"):
+            node.take([_as_tuple(graph, operand) for operand in node.operands])
     graph.root = _as_tuple(graph, graph.root)
 
 
@@ -107,7 +107,7 @@ class _Kept:
         """Return whether nothing reads an array behind a node, which then waits for all that reads it."""
         number, draft = self._order.of(graph), self._order.draft
         home = home_of(draft, array)
-        if home is home_of(draft, graph.root):
+        if home == home_of(draft, graph.root):
             return False
         readers = [reader for reader in self._order.readers(graph, home) if reader is not node]
         if any(number[reader] > number[node] for reader in readers):
@@ -119,8 +119,10 @@ class _Kept:
         """Return whether the memory of an array has to stay as it is, whatever the graph still reads."""
         draft = self._order.draft
         while True:
-            home = home_of(draft, array)
-            owner = owner_of(home)
+            owner, at = home_of(draft, array)
+            # Of a tuple in a tuple nobody knows who else has its elements.
+            if owner.opcode == "get-tuple-element":
+                return True
             if owner.opcode != "parameter":
                 return owner.opcode == "constant"
             if graph is draft.entry:
@@ -130,11 +132,13 @@ class _Kept:
             # What a branch is given is of the graph that chooses it.
             graph, node, given = self._branches[graph]
             array = given.source
-            if home is not owner:
-                # Of a tuple that was made elsewhere nobody knows who else has its elements.
-                if array.opcode != "tuple" or home.operands[0].source is not owner:
+            if at is not None:
+                if array.opcode != "tuple":
                     return True
-                array = array.operands[home.attributes["index"]]
+                homes = [home_of(draft, element) for element in array.operands]
+                if homes.count(homes[at]) > 1:
+                    return True
+                array = array.operands[at]
             if not self.can_take(graph, array, node):
                 return True
 
@@ -147,27 +151,30 @@ def _copy_results(order: Order, graph: Graph, aliases: Mapping[tuple[int, ...], 
     # Results in nested tuples are left where they are.
     given = {index[0] if index else 0: arguments.get(number) for index, number in aliases.items() if len(index) < 2}
     own = _own_places(order.draft, results, given)
-    taken: set[Node] = set()
+    taken: set[Home] = set()
     for at, result in enumerate(results):
         is_array = isinstance(result.shape, ArrayShape) and result.shape.dtype.is_array_type
         if not is_array or (graph is not order.draft.entry and result.is_small):
             continue
         home = home_of(order.draft, result)
-        owner = home.operands[0] if home.opcode == "get-tuple-element" else home
-        number = owner.immediate if owner.opcode == "parameter" else None
+        number = home.node.immediate if home.node.opcode == "parameter" else None
         is_kept = number is not None and number not in donated and aliases.get((at,) if is_tuple else ()) != number
-        if is_kept or home.opcode == "constant" or home in taken or own.get(home, at) != at:
+        if is_kept or home.node.opcode == "constant" or home in taken or own.get(home, at) != at:
             results[at] = _another(order, graph, result, order.of(graph)[result] + 0.5)
         else:
             taken.add(home)
     _return(graph, results)
 
 
-def _own_places(draft: Draft, results: Iterable[Node], given: Mapping[int, Node | None]) -> dict[Node, int]:
+def _own_places(draft: Draft, results: Iterable[Node], given: Mapping[int, Node | None]) -> dict[Home, int]:
     """Return where arrays have to go that are written over what is ``given`` there, and are returned several times."""
-    own: dict[Node, int] = {}
+    own: dict[Home, int] = {}
     for at, result in enumerate(results):
-        if given.get(at) is not None and writers_of(draft, result, given[at])[1] is given[at]:
+        argument = given.get(at)
+        if argument is None:
+            continue
+        home = home_of(draft, argument)
+        if writers_of(draft, result, home)[1] == home:
             own.setdefault(home_of(draft, result), at)
     return own
 
@@ -201,7 +208,9 @@ def _copy_state(order: Order, body: Graph) -> list[Place]:
     """Give everything that a loop carries on a place of its own, which nothing reads any more when it is written."""
     (state,) = body.parameters
     places: dict[int, Place] = {}
-    for element in [user for user in state.users if user.opcode == "get-tuple-element"]:
+    for element in [node for node in order.of(body) if node.opcode == "get-tuple-element"]:
+        if element.operands[0].source is not state:
+            continue
         at = element.attributes["index"]
         first = places.setdefault(at, Place(body, element, at)).given
         if first is not element:
@@ -218,19 +227,20 @@ def _copy_what_changes_places(order: Order, body: Graph, places: Iterable[Place]
 
     In a circle each waits for the next one to be read: one has to lie elsewhere in the meantime.
     """
-    results, taken = _results(body), set[Node]()
-    place_of = {place.given: place.at for place in places}
+    results, taken = _results(body), set[Home]()
+    place_of = {home_of(order.draft, place.given): place.at for place in places}
     own = _own_places(order.draft, results, {place.at: place.given for place in places})
-    came_from = {copy: place_of[given] for given, copy in copied.items()}
+    came_from = {Home(copy): place_of[home_of(order.draft, given)] for given, copy in copied.items()}
     # Where it is updated on the way it has moved all the same.
-    firsts = {at: writers_of(order.draft, result)[0][-1][0] for at, result in enumerate(results) if _has_place(result)}
-    broken = _least_of_circles({came_from[first]: at for at, first in firsts.items() if first in came_from})
+    firsts = {at: writers_of(order.draft, result)[0][-1] for at, result in enumerate(results) if _has_place(result)}
+    # What goes to several places goes to the first of them itself.
+    broken = _least_of_circles({came_from[firsts[at]]: at for at in reversed(firsts) if firsts[at] in came_from})
     for at, result in enumerate(results):
         if not _has_place(result):
             continue
         home = home_of(order.draft, result)
         is_moved = place_of.get(home, at) != at or own.get(home, at) != at
-        if is_moved or home in taken or home.opcode == "constant" or at in broken:
+        if is_moved or home in taken or home.node.opcode == "constant" or at in broken:
             results[at] = _another(order, body, result, inf)
         else:
             taken.add(home)
@@ -271,15 +281,15 @@ def _copy_what_is_read_late(order: Order, graph: Graph, places: Iterable[Place])
 
 def _is_read_late(order: Order, place: Place) -> bool:
     """Return whether something needs what is given at a place when it is first written over."""
-    number, given = order.of(place.graph), place.given
+    number, given = order.of(place.graph), home_of(order.draft, place.given)
     writers, base = writers_of(order.draft, place.made, given)
     first, at = writers[-1]
     readers = order.readers(place.graph, given)
     user = updated(order.draft, first)[0]
     homes = [home_of(order.draft, operand) for operand in user.operands]
     # The first one may read while it writes, but not where it writes over a copy that is made before.
-    is_copied = base is not None and (base is not given or homes.count(given) > 1)
-    if (first in readers and is_copied) or given in _read_out_of_order(order.draft, first, at):
+    is_copied = base is not None and (base != given or homes.count(given) > 1)
+    if (first in readers and is_copied) or given in _read_out_of_order(order.draft, first, at or 0):
         return True
     # What is handed on from another place is copied to this one, as early as that has to be read.
     since = -1 if first.opcode in FREE else number[first]
@@ -287,22 +297,23 @@ def _is_read_late(order: Order, place: Place) -> bool:
     return any(number[reader] > since or _writes_over(order.draft, reader, given) for reader in others)
 
 
-def _writes_over(draft: Draft, node: Node, array: Node) -> bool:
+def _writes_over(draft: Draft, node: Node, home: Home) -> bool:
     user, places = updated(draft, node)
-    return any(user.operands[at].source is array for at in places.values())
+    return any(home_of(draft, user.operands[at]) == home for at in places.values())
 
 
 def _wait_for_readers(order: Order, place: Place) -> None:
     """Let what first writes at a place wait until nothing needs what was there."""
     if not _has_place(place.made) or place.made is place.given:
         return
-    first = writers_of(order.draft, place.made, place.given)[0][-1][0]
-    let_wait(first, (reader for reader in order.readers(place.graph, place.given) if reader is not first))
+    given = home_of(order.draft, place.given)
+    first = writers_of(order.draft, place.made, given)[0][-1].node
+    let_wait(first, (reader for reader in order.readers(place.graph, given) if reader is not first))
 
 
-def _read_out_of_order(draft: Draft, maker: Node, at: int) -> set[Node]:
+def _read_out_of_order(draft: Draft, maker: Node, at: int) -> set[Home]:
     """Return the arrays in whose place a node cannot write a result, since it reads them in another order."""
-    found: set[Node] = set()
+    found: set[Home] = set()
     for operand in _unordered(draft, maker, at):
         elements = operand.source.operands if operand.source.opcode == "tuple" else [operand]
         # What a loop makes of an element lies in its place.

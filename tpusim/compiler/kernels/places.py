@@ -16,6 +16,13 @@ BEFORE = "control-predecessors"
 _ELEMENT = "get-tuple-element"
 
 
+class Home(NamedTuple):
+    """What an array lies in: the result of a node, or an element of it."""
+
+    node: Node
+    at: int | None = None
+
+
 class Place(NamedTuple):
     """Memory that a graph is given with something in it, and into which one of its results goes."""
 
@@ -44,26 +51,26 @@ class Order:
             self._numbers[graph] = {node: float(at) for at, node in enumerate(graph.order())}
         return self._numbers[graph]
 
-    def readers(self, graph: Graph, array: Node) -> list[Node]:
+    def readers(self, graph: Graph, home: Home) -> list[Node]:
         """Return what reads an array, under whatever name; what nothing needs has no place in the order."""
         number = self.of(graph)
-        return [reader for reader in dict.fromkeys(self._readers(array)) if reader in number]
+        return [reader for reader in dict.fromkeys(self._readers(home)) if reader in number]
 
-    def _readers(self, array: Node) -> Iterator[Node]:
-        todo: list[tuple[Node, int | None]] = [(array, None)]
+    def _readers(self, home: Home) -> Iterator[Node]:
+        todo = [home]
         while todo:
             node, at = todo.pop()
             if at is not None:
-                todo += [(element, None) for element in self._taken_from(node).get(at, ())]
+                todo += map(Home, self._taken_from(node).get(at, ()))
             for user in node.users if at is None else self._taken_from(node).get(None, ()):
                 if user.opcode in VIEWS:
-                    todo.append((user, at))
+                    todo.append(Home(user, at))
                     continue
                 yield user
                 if at is None and user.opcode == "tuple":
-                    todo += [(user, index) for index in _places_among(user.operands, node)]
+                    todo += [Home(user, index) for index in _places_among(user.operands, node)]
                 elif user.opcode == "while" and not changes(self.draft, user, at or 0):
-                    todo.append((user, at))
+                    todo.append(Home(user, at))
 
     def _taken_from(self, whole: Node) -> dict[int | None, list[Node]]:
         """Return the users of a tuple by the element that they are, those of the whole at None.
@@ -91,51 +98,38 @@ def let_wait(node: Node, others: Iterable[Node]) -> None:
         node.attributes = {**node.attributes, BEFORE: tuple(dict.fromkeys(names))}
 
 
-def home_of(draft: Draft, node: Node) -> Node:
-    """Return the node in whose memory an array lies: behind views and tuples, and loops that hand it on as it is."""
+def home_of(draft: Draft, node: Node) -> Home:
+    """Return what an array lies in: behind views and tuples, and loops that hand it on as it is."""
     while True:
-        if node.opcode in VIEWS:
-            node = node.operands[0]
-            continue
+        node = node.source
         if node.opcode == "while" and isinstance(node.shape, ArrayShape) and not changes(draft, node, 0):
             node = node.operands[0]
             continue
         if node.opcode != _ELEMENT:
-            return node
+            return Home(node)
         whole, at = node.operands[0].source, node.attributes["index"]
         if whole.opcode == "while" and not changes(draft, whole, at):
             whole = whole.operands[0].source
         if whole.opcode != "tuple":
-            return node
+            return Home(whole, at)
         node = whole.operands[at]
 
 
-def owner_of(node: Node) -> Node:
-    """Return what makes an array, or the tuple that it is an element of."""
-    while node.opcode in VIEWS | {_ELEMENT}:
-        node = node.operands[0]
-    return node
+def writers_of(draft: Draft, made: Node, given: Home | None = None) -> tuple[list[Home], Home | None]:
+    """Return what writes where an array comes to lie, the last first: what makes it, and what that updates in place.
 
-
-def writers_of(draft: Draft, made: Node, given: Node | None = None) -> tuple[list[tuple[Node, int]], Node | None]:
-    """Return what writes where an array comes to lie, the last first: its maker, and what that updates in place.
-
-    With each is the number of the array among its results. Beside them is what the first one updates, where that is
-    ``given`` or what is not made here: an argument, a constant.
+    Beside them is what the first one updates, where that is ``given`` or not made here: an argument, a constant.
     """
-    found: list[tuple[Node, int]] = []
+    found: list[Home] = []
     while True:
-        home, at = home_of(draft, made), 0
-        maker = home
-        if home.opcode == _ELEMENT and home.operands[0].source.opcode != "parameter":
-            maker, at = home.operands[0].source, home.attributes["index"]
-        if found and (home is given or maker.opcode in FREE):
+        home = home_of(draft, made)
+        if found and (home == given or home.node.opcode in FREE):
             return found, home
-        found.append((maker, at))
-        user, places = updated(draft, maker)
-        if at not in places:
+        found.append(home)
+        user, places = updated(draft, home.node)
+        if (home.at or 0) not in places:
             return found, None
-        made = user.operands[places[at]]
+        made = user.operands[places[home.at or 0]]
 
 
 def updated(draft: Draft, node: Node) -> tuple[Node, dict[int, int]]:

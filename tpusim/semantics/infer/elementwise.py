@@ -97,6 +97,7 @@ def _merged(lhs: ArrayShape, rhs: ArrayShape) -> ArrayShape:
 def _arithmetic(site: Site) -> ArrayShape:
     lhs, rhs = site.array(0), site.array(1)
     require(not lhs.dtype.is_pred and not rhs.dtype.is_pred, "arithmetic_c1", "pred")
+    require(not site.opcode.startswith("shift-") or lhs.dtype.is_integer, "shift_c1", lhs.dtype)
     require(site.opcode != "atan2" or _is_float_or_complex(lhs.dtype), "atan2_c1", lhs.dtype)
     return _binary(site)
 

@@ -39,6 +39,7 @@ LABELS: Final = {
     "binary_c1": "two operands of one element type",
     "binary_c2": "two operands of equal dimensions, since HLO does not broadcast by itself",
     "arithmetic_c1": "operands that are numbers",
+    "shift_c1": "operands of integer type",
     "atan2_c1": "operands of floating-point or complex type",
     "logical_c1": "operands of pred or integer type",
     "complex_c1": "two operands of f32 or two of f64",
