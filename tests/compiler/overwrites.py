@@ -18,7 +18,7 @@ from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW, ELEMENTWISE, IN_PLACE, RELAYOUTS, VIEWS, async_parts, long_form
 from tpusim.semantics.aliasing import in_place_operands
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import TupleShape, leaves
+from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 
 TRIPS = 3
 """The second trip reads what the first left behind, the third what a circle of two has brought back."""
@@ -29,6 +29,8 @@ def overwrites(module: Module) -> list[str]:
     walk = _Walk(module)
     results = walk.run(module.entry, [])
     walk.read("the caller", results)
+    # The scalar core keeps scalars, whoever has them besides.
+    results = [result for result in results if result.place.begin >= 0]
     for one, other in combinations(results, 2):
         if one.place.overlaps(other.place):
             walk.report(f"two results, {one.maker} and {other.maker}, share memory")
@@ -230,6 +232,8 @@ def _keeps_order(computation: Computation, instruction: Instruction, name: str) 
     if opcode in IN_PLACE:
         is_whole = operand == result and opcode == "dynamic-update-slice"
         return name not in instruction.operands[1:] or is_whole
+    assert isinstance(operand, ArrayShape)
+    assert isinstance(result, ArrayShape)
     same_layout = operand.actual_layout.minor_to_major == result.actual_layout.minor_to_major
     return opcode in ELEMENTWISE | {"copy"} and same_layout
 
@@ -257,8 +261,9 @@ def _copy_start(walk: _Walk, frame: _Frame, instruction: Instruction) -> list[Ar
     """As any start, but that the result stands before the operand."""
     (source,) = frame.under_way[instruction.name] = frame.operands(instruction)
     walk.read(instruction.name, [source])
-    target, _, flag = walk.write(instruction.name, walk.places(instruction))
-    return [target, source, flag]
+    place, _, flag = walk.places(instruction)
+    target, done = walk.write(instruction.name, [place, flag])
+    return [target, source, done]
 
 
 def _done(walk: _Walk, frame: _Frame, instruction: Instruction) -> list[Array]:
@@ -273,6 +278,7 @@ def _done(walk: _Walk, frame: _Frame, instruction: Instruction) -> list[Array]:
 def _element(walk: _Walk, frame: _Frame, instruction: Instruction) -> list[Array]:
     """Some of the arrays of a tuple."""
     (whole,) = frame.computation.operands_of(instruction)
+    assert isinstance(whole.shape, TupleShape)
     elements, at = whole.shape.elements, instruction.attributes["index"]
     begin = sum(len(leaves(element)) for element in elements[:at])
     return frame.values[whole.name][begin : begin + len(leaves(elements[at]))]
@@ -280,7 +286,8 @@ def _element(walk: _Walk, frame: _Frame, instruction: Instruction) -> list[Array
 
 def _parameter(walk: _Walk, frame: _Frame, instruction: Instruction) -> list[Array]:
     """What the computation is given, the entry from outside."""
-    return frame.arguments[instruction.immediate] if frame.arguments else walk.given[instruction.name]
+    number = int(str(instruction.immediate))
+    return frame.arguments[number] if frame.arguments else walk.given[instruction.name]
 
 
 def _while(walk: _Walk, frame: _Frame, instruction: Instruction) -> list[Array]:

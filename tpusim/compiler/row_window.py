@@ -30,7 +30,7 @@ def _replace(graph: Graph, node: Node) -> None:
         return
     row, start = reduce.operands
     (along,) = reduce.attributes["dimensions"]
-    if row.array.dimensions != node.array.dimensions or not _selects(graph, reduce):
+    if row.array.dimensions != node.array.dimensions or any(row.array.dynamic) or not _selects(graph, reduce):
         return
     # Dimensions of size 1 may have been left out on the way.
     others = [d for d in _big(row) if d != along]

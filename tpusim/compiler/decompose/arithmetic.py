@@ -16,7 +16,10 @@ def by_a_constant(build: Build, node: Node) -> Node | None:
     """
     numerator, denominator = node.operands
     text = splat_text(denominator)
-    if not node.array.rank or not text or not node.array.dtype.is_float or float(text) in (0.0, _INFINITE, -_INFINITE):
+    if not node.array.rank or not text or float(text) in (0.0, _INFINITE, -_INFINITE):
+        return None
+    # A reciprocal of eight bits is too far from it, or beyond them.
+    if not node.array.dtype.is_float or node.array.dtype.bits <= 8:
         return None
     return build.apply("multiply", numerator, build.splat(1 / float(text), node))
 

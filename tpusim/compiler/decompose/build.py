@@ -17,6 +17,7 @@ from tpusim.ir.attributes import (
 )
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import COMBINES
+from tpusim.semantics.infer.elementwise import COMPONENTS
 from tpusim.shapes.dtype import DTYPES, DType
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -84,7 +85,7 @@ class Build:
 
     def part(self, node: Node, opcode: str) -> Node:
         """Return the part of complex numbers that ``opcode`` takes."""
-        return self._add(opcode, ArrayShape(DTYPES["f32"], node.array.dimensions), [node])
+        return self._add(opcode, ArrayShape(DTYPES[COMPONENTS[node.array.dtype.name]], node.array.dimensions), [node])
 
     def reverse(self, node: Node, along: int) -> Node:
         """Return an array with one dimension turned round."""

@@ -73,7 +73,7 @@ _SPLIT: dict[str, Callable[[Build, Node], Pair]] = {
     "add": _each,
     "complex": lambda build, node: Pair(*node.operands),
     "dot": _product,
-    "convert": lambda build, node: parts_of(build, build.convert(node.operands[0], "f32")),
+    "convert": lambda build, node: Pair(*(build.convert(part, "f32") for part in parts_of(build, node.operands[0]))),
     "multiply": lambda build, node: parts_of(build, node.operands[0]).times(build, parts_of(build, node.operands[1])),
     "negate": _each,
     "subtract": _each,

@@ -19,12 +19,18 @@ from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import RULES
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft
+from tpusim.shapes.shape import leaves
 
 
 def decompose(draft: Draft, target: Target) -> None:
-    """Take instructions apart; what comes of one is not taken apart again."""
+    """Take instructions apart; what comes of one is not taken apart again.
+
+    What has sizes that are known at run time only stays whole: the rules count with the bounds.
+    """
     for graph in draft.reachable():
         for node in graph.order():
+            if any(any(leaf.dynamic) for one in (node, *node.operands) for leaf in leaves(one.shape)):
+                continue
             for rule in RULES.get(node.opcode, ()):
                 if (made := rule(Build(graph, node, target), node)) is not None:
                     graph.replace(node, made)

@@ -285,16 +285,13 @@ def _is_read_late(order: Order, place: Place) -> bool:
     writers, base = writers_of(order.draft, place.made, given)
     first, at = writers[-1]
     readers = order.readers(place.graph, given)
-    user = updated(order.draft, first)[0]
-    homes = [home_of(order.draft, operand) for operand in user.operands]
-    # The first one may read while it writes, but not where it writes over a copy that is made before.
-    is_copied = base is not None and (base != given or homes.count(given) > 1)
-    if (first in readers and is_copied) or given in _read_out_of_order(order.draft, first, at or 0):
+    # What was given at another place is copied from there, as early as that has to be read.
+    if first.opcode in FREE or base not in (None, given):
+        return bool(readers)
+    if given in _read_out_of_order(order.draft, first, at or 0):
         return True
-    # What is handed on from another place is copied to this one, as early as that has to be read.
-    since = -1 if first.opcode in FREE else number[first]
     others = [reader for reader in readers if reader is not first]
-    return any(number[reader] > since or _writes_over(order.draft, reader, given) for reader in others)
+    return any(number[reader] > number[first] or _writes_over(order.draft, reader, given) for reader in others)
 
 
 def _writes_over(draft: Draft, node: Node, home: Home) -> bool:

@@ -18,6 +18,9 @@ def is_bitcast(node: Node) -> bool:
     before, after = node.operands[0].array, node.array
     if before.layout is None or after.layout is None:
         return False
+    # What there is of an array with a bound is moved, whatever else its buffer has room for.
+    if any(before.dynamic) or any(after.dynamic):
+        return False
     if node.opcode == "transpose":
         order = tuple(node.attributes["dimensions"][d] for d in after.layout.minor_to_major)
         return order == before.layout.minor_to_major and before.layout.tiles == after.layout.tiles

@@ -141,7 +141,7 @@ def _broadcast(graph: Graph, node: Node) -> Node | None:
     if operand.opcode == "broadcast":
         inner = tuple(dimensions[d] for d in operand.attributes.get("dimensions", ()))
         return graph.add("broadcast", node.shape, operand.operands, {"dimensions": inner}, like=node)
-    if operand.array.rank and 1 in operand.array.dimensions:
+    if operand.array.rank and 1 in operand.array.dimensions and not any(operand.array.dynamic):
         kept = tuple(at for at, size in zip(dimensions, operand.array.dimensions, strict=True) if size != 1)
         return graph.add("broadcast", node.shape, [squeezed(graph, operand)], {"dimensions": kept}, like=node)
     return None

@@ -64,7 +64,9 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
             state, more = compiled.run(state, int(most))
             work.spend(more * each / _COMPILED, repr(instruction.name))
             trips += more
-            continue
+            # Without any it is the rules that say that there is no work left.
+            if more:
+                continue
         work.spend(each, repr(instruction.name))
         state = yield Run(body, [state])
         trips += 1
