@@ -215,7 +215,7 @@ def _in_step(module: Module, computation: Computation, instruction: Instruction,
     for inner in fused:
         taken = touched.intersection(inner.operands)
         # What goes to another result may be moved or summed up on its way.
-        is_free = inner.name not in way and inner.opcode in RELAYOUTS | {"reduce"}
+        is_free = inner.name not in way and inner.opcode in RELAYOUTS | IN_PLACE | {"reduce"}
         if not is_free and not all(_keeps_order(fused, inner, name) for name in taken):
             return False
         if taken:

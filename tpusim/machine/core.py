@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Mapping, Sequence
-from functools import cached_property
-from itertools import islice
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
 from tpusim.errors import SimulationError
@@ -15,7 +12,7 @@ from tpusim.machine.events import Event
 from tpusim.machine.recording import Recording, amounts_of
 from tpusim.machine.rendezvous import split_late
 from tpusim.nesting import on_one_stack
-from tpusim.program.steps import AnyStep, Branch, Call, Collective, Loop, Wait
+from tpusim.program.steps import AnyStep, Call, Collective, Wait
 from tpusim.timeline.records import WAITING_FOR, Record
 from tpusim.units import bytes_to_ps, seconds_to_ps
 
@@ -25,14 +22,8 @@ Activity = Generator[Event, Any, None]
 Holding = Generator[Event | tuple[AnyStep, ...], Any, None]
 """The same of a step that holds others: it yields their lists too, to have them run."""
 
-Choices = Sequence[tuple[Loop | Branch, int]]
-"""Trips and branches that were chosen, one after the other, each with the step that asked."""
-
 Handler = Callable[["Core", Any], Activity | Holding | None]
 """Runs a step of one kind: the returned activity on the core, or None where the core need not wait."""
-
-_MOST_CHOICES, _MOST_KEPT = 2**10, 2**16
-"""In a trip, and in all trips of a device, that are kept to be played no more: some hundred bytes each."""
 
 H = TypeVar("H", bound=Handler)
 
@@ -81,12 +72,6 @@ class Core:
         self.call = call
         self.current: AnyStep | None = None
         self.ended_ps = 0
-        self._visits: Counter[object] = Counter()
-        # Where visits differ, the last that were made, in their order; and how many were made.
-        self._choices: deque[tuple[Loop | Branch, int]] = deque(maxlen=_MOST_CHOICES)
-        self.made = 0
-        # How often trips were jumped over in which something was chosen.
-        self.jumps = 0
         self._collectives: dict[str, Collective] = {}
         # One table for all computations: a loop may end what was started before it.
         self._started: dict[str, tuple[Event, str]] = {}
@@ -143,57 +128,6 @@ class Core:
     def now_ps(self) -> int:
         """The clock: SimPy keeps it an integer as long as every delay is one."""
         return self.env.now  # type: ignore[return-value]
-
-    def visit(self, what: object) -> int:
-        """Return how often this core has been at something, this time included."""
-        self._visits[what] += 1
-        return self._visits[what]
-
-    def chosen(self, step: Loop | Branch, usual: int) -> int:
-        """Return the trips of a loop, or the branch, that this device chooses at this visit."""
-        values = self._chosen_values(step)
-        if not values:
-            return usual
-        number = values[(self.visit(id(step)) - 1) % len(values)]
-        if len(values) > 1:
-            self._choices.append((step, number))
-            self.made += 1
-        return number
-
-    def _chosen_values(self, step: Loop | Branch) -> tuple[int, ...]:
-        device = self.device
-        return device.world.costs.chosen_values(step, device.cohort.devices, device.number)
-
-    def kept_choices(self, made: int) -> Choices | None:
-        """Return what was chosen since so many choices were ``made``, to keep a trip under; None if it is too much."""
-        count, device = self.made - made, self.device
-        if count > _MOST_CHOICES or device.kept > _MOST_KEPT:
-            return None
-        device.kept += count
-        return list(islice(self._choices, len(self._choices) - count, None))
-
-    def next_choice(self, step: Loop | Branch, ahead: int) -> int:
-        """Return what ``chosen`` will return for a step that chooses anew at each visit, so many visits later."""
-        values = self._chosen_values(step)
-        return values[(self._visits[id(step)] + ahead) % len(values)]
-
-    def next_choices(self) -> tuple[int, ...]:
-        """Return where all that choose anew at each visit stand in what they choose in turn."""
-        visits = self._visits
-        return tuple([visits[key] % count for key, count in self._turns])
-
-    @cached_property
-    def _turns(self) -> list[tuple[int, int]]:
-        """All that choose anew at each visit, by identity, each with how many choices it makes in turn."""
-        counts = ((id(step), len(self._chosen_values(step))) for step in self.device.cohort.program.choosers)
-        return [(key, count) for key, count in counts if count > 1]
-
-    def choose(self, choices: Choices) -> None:
-        """Take choices as made, of what is not played because it was before."""
-        for step, _ in choices:
-            self._visits[id(step)] += 1
-        self._choices += choices
-        self.made += len(choices)
 
     def record(
         self, step: AnyStep, start_ps: int, *, row: str = "", end_ps: int | None = None, **details: Any

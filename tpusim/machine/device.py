@@ -10,6 +10,7 @@ import msgspec
 
 from tpusim.cost.dma import memory_rates
 from tpusim.hardware.units import HOST_IN, HOST_OUT, UNITS, VMEM, peak_bytes_per_second
+from tpusim.machine.choices import Chooser
 from tpusim.machine.events import Environment, Event, Store
 from tpusim.machine.fluid import SharedMemory
 from tpusim.machine.placement import Cohort, RunOptions
@@ -182,8 +183,8 @@ class Device:
         self.trips: dict[tuple[int, str], Trips] = {}
         # Loops of which rounds were counted.
         self.counted: set[tuple[int, str]] = set()
-        # Choices under which trips are kept.
-        self.kept = 0
+        costs, devices = world.costs, cohort.devices
+        self.chooser = Chooser(cohort.program, lambda step: costs.chosen_values(step, devices, cohort.number))
         self.copies: dict[tuple[object, ...], CopyCost] = {}
         self.host = HostQueues(self.env, self.number, seconds_to_ps(chip.host.latency_seconds))
         if cohort.program.uses_host or options.infeed is not None or options.outfeed is not None:

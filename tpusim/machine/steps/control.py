@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
-from tpusim.machine.core import Activity, Choices, Core, Holding, at_once, runs
+from tpusim.machine.choices import Choices
+from tpusim.machine.core import Activity, Core, Holding, at_once, runs
 from tpusim.machine.costs import Traits
 from tpusim.machine.device import Trips, Visit
 from tpusim.machine.events import Event
@@ -30,7 +31,7 @@ def run_loop(core: Core, loop: Loop) -> Holding:
     """
     device, world = core.device, core.device.world
     watch, done = _watch(core, loop), 0
-    trips = core.chosen(loop, loop.trips)
+    trips = device.chooser.chosen(loop, loop.trips)
     known = _known_trips(core, loop)
     rounds = _Rounds(core, loop) if known else None
     while done < trips:
@@ -42,7 +43,7 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         if known is not None and was_alone and (yield from _played_before(core, known)):
             done += 1
             continue
-        carried, made = world.carried(), core.made
+        carried, made = world.carried(), device.chooser.made
         if watch:
             watch.begin(device.number, done + 1)
         yield loop.condition
@@ -51,7 +52,7 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         done += 1
         left, trip_ps = trips - done, core.now_ps - begin_ps
         tells = rounds and was_alone and device.is_alone and rounds.is_whole
-        if known and tells and (choices := core.kept_choices(made)) is not None:
+        if known and tells and (choices := device.chooser.kept(made)) is not None:
             _enter(known, choices, _visited(core, begin_ps, mark, carried))
         if watch:
             is_alone = was_alone and device.is_alone
@@ -81,13 +82,13 @@ class _Rounds:
     """
 
     def __init__(self, core: Core, loop: Loop) -> None:
-        self._core, self._loop, self._jumps = core, loop, core.jumps
+        self._core, self._loop, self._jumps = core, loop, core.device.chooser.jumps
         self._begun: dict[tuple[int, ...], tuple[int, int, int, int]] = {}
 
     @property
     def is_whole(self) -> bool:
         """Whether all has been written down that was chosen in this visit, or within it."""
-        return self._core.jumps == self._jumps
+        return self._core.device.chooser.jumps == self._jumps
 
     def jump(self, done: int, trips: int) -> Generator[Event, Any, int]:
         """Let the clock jump over the rounds to come, if a round has just ended; return how many trips these are."""
@@ -98,7 +99,7 @@ class _Rounds:
         if not core.device.is_alone:
             self._begun.clear()
             return 0
-        state = core.next_choices()
+        state = core.device.chooser.state()
         if state not in self._begun:
             self._begun[state] = done, core.now_ps, core.recorded.mark(), world.carried()
             return 0
@@ -111,7 +112,7 @@ class _Rounds:
         core.recorded.repeat(self._loop.name, mark, (core.now_ps, core.now_ps + rest_ps), rounds)
         if world.for_all:
             world.repeat(carried, rounds)
-        core.jumps += 1
+        core.device.chooser.jumps += 1
         core.device.counted.add(visited)
         yield core.env.timeout(rest_ps)
         return rounds * (done - first)
@@ -138,7 +139,7 @@ def _is_paced(core: Core, traits: Traits) -> bool:
 
 def _watch(core: Core, loop: Loop) -> LoopWatch | None:
     """Return the watch over this visit to a loop, None where each device goes through it by itself."""
-    world, visit = core.device.world, core.visit(("loop", id(loop)))
+    world, visit = core.device.world, core.device.chooser.visit(("loop", id(loop)))
     traits = world.costs.loop(loop)
     if not _waits_for_others(core, traits) or not world.is_one_program or traits.varies:
         return None
@@ -175,7 +176,7 @@ def _played_before(core: Core, trips: Trips) -> Generator[Event, Any, bool]:
     choices: list[tuple[Loop | Branch, int]] = []
     ahead: Counter[int] = Counter()
     while trips.chooser is not None:
-        number = core.next_choice(trips.chooser, ahead[id(trips.chooser)])
+        number = core.device.chooser.ahead(trips.chooser, ahead[id(trips.chooser)])
         ahead[id(trips.chooser)] += 1
         choices.append((trips.chooser, number))
         if number not in trips.after:
@@ -183,7 +184,7 @@ def _played_before(core: Core, trips: Trips) -> Generator[Event, Any, bool]:
         trips = trips.after[number]
     if trips.visit is None:
         return False
-    core.choose(choices)
+    core.device.chooser.choose(choices)
     yield from _again(core, trips.visit)
     return True
 
@@ -201,7 +202,7 @@ def run_branch(core: Core, branch: Branch) -> Holding:
     """Run the branch that is taken."""
     yield from _jump(core, branch)
     if branch.branches:
-        yield branch.branches[core.chosen(branch, branch.taken)]
+        yield branch.branches[core.device.chooser.chosen(branch, branch.taken)]
 
 
 @runs(Call)

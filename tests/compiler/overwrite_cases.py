@@ -1,0 +1,274 @@
+"""Programs that the compiler once gave memory in which something was read after it was written over, as small as can be.
+
+Words in capitals stand for what they have in common: see ``WORDS``.
+"""
+
+from __future__ import annotations
+
+WORDS = {
+    "STATE": "(s32[], MATRIX, MATRIX)",
+    "PAIR": "(MATRIX, MATRIX)",
+    "MATRIX": "f32[128,128]",
+    "ROW": "f32[8,128]",
+    "TIMES": "lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    "ELEMENT": "get-tuple-element",
+    "UPDATE": "dynamic-update-slice",
+    # The computations of a loop over a state, or over one matrix.
+    "CONDITION": "p = STATE parameter(0)\n n = s32[] ELEMENT(p), index=0\n five = s32[] constant(5)\n"
+    " ROOT c = pred[] compare(n, five), direction=LT",
+    "GIVEN": "p = STATE parameter(0)\n n = s32[] ELEMENT(p), index=0\n a = MATRIX ELEMENT(p), index=1\n"
+    " b = MATRIX ELEMENT(p), index=2\n one = s32[] constant(1)\n zero = s32[] constant(0)\n j = s32[] add(n, one)",
+    "CORNER": "p = MATRIX parameter(0)\n s = f32[1,1] slice(p), slice={[0:1], [0:1]}\n r = f32[] reshape(s)\n"
+    " five = f32[] constant(5)\n ROOT c = pred[] compare(r, five), direction=LT",
+    "NINES": "nine = f32[] constant(9)\n u = ROW broadcast(nine), dimensions={}\n z = s32[] constant(0)",
+    # What the entry begins and ends with if it runs such a loop.
+    "BEGIN": "x = MATRIX parameter(0)\n y = MATRIX parameter(1)\n zero = s32[] constant(0)\n"
+    " start = STATE tuple(zero, x, y)\n end = STATE while(start), condition=more, body=step\n"
+    " a = MATRIX ELEMENT(end), index=1\n b = MATRIX ELEMENT(end), index=2",
+}
+"""What the words of the cases stand for."""
+
+
+def written_out(case: str) -> str:
+    """Return the HLO text of a case."""
+    # A word may stand for others.
+    for _ in range(3):
+        for word, text in WORDS.items():
+            case = case.replace(word, text)
+    return case
+
+
+LOOP = "ENTRY e { BEGIN\n ROOT out = PAIR tuple(a, b) }"
+
+CASES = {
+    "a product reads what rows are then added to": """HloModule m
+add {
+ p = f32[] parameter(0)
+ q = f32[] parameter(1)
+ ROOT r = f32[] add(p, q) }
+ENTRY e {
+ x = MATRIX parameter(0)
+ s = MATRIX sine(x)
+ d = MATRIX dot(s, x), TIMES
+ i = s32[4,1] parameter(1)
+ v = f32[4,128] parameter(2)
+ new = MATRIX scatter(s, i, v), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},
+  index_vector_dim=1, to_apply=add
+ ROOT out = PAIR tuple(d, new) }""",
+    "the longest way through a program leads through the update": """HloModule m
+ENTRY e {
+ x = MATRIX parameter(0)
+ w = f32[128,8192] parameter(1)
+ NINES
+ s = MATRIX dot(x, x), TIMES
+ wide = f32[128,8192] dot(s, w), TIMES
+ new = MATRIX UPDATE(s, u, z, z)
+ q = MATRIX dot(new, new), TIMES
+ v = f32[128,7168] slice(w), slice={[0:128], [0:7168]}
+ r = f32[128,7168] dot(q, v), TIMES
+ few = f32[128,8] slice(r), slice={[0:128], [0:8]}
+ ROOT out = (f32[128,8192], f32[128,8]) tuple(wide, few) }""",
+    "a loop swaps its arrays behind a barrier": f"""HloModule m
+more {{ CONDITION }}
+step {{ GIVEN
+ t = STATE tuple(j, b, a)
+ ROOT out = STATE opt-barrier(t) }}
+{LOOP}""",
+    "a loop makes two products behind a barrier": f"""HloModule m
+more {{ CONDITION }}
+step {{ GIVEN
+ d = MATRIX dot(a, b), TIMES
+ q = MATRIX dot(a, a), TIMES
+ t = STATE tuple(j, d, q)
+ ROOT out = STATE opt-barrier(t) }}
+{LOOP}""",
+    "a loop returns what a conditional does, which swaps": f"""HloModule m
+more {{ CONDITION }}
+pass {{ GIVEN
+ ROOT out = STATE tuple(j, a, b) }}
+multiply {{ GIVEN
+ d = MATRIX dot(a, b), TIMES
+ q = MATRIX dot(a, a), TIMES
+ ROOT out = STATE tuple(j, d, q) }}
+step {{ GIVEN
+ swapped = STATE tuple(n, b, a)
+ ROOT out = STATE conditional(n, swapped, p), branch_computations={{pass, multiply}} }}
+{LOOP}""",
+    "a loop returns what one of three branches does": f"""HloModule m
+more {{ CONDITION }}
+turn {{ GIVEN
+ t = MATRIX transpose(a), dimensions={{1,0}}
+ ROOT out = STATE tuple(j, t, a) }}
+double {{ GIVEN
+ d = MATRIX add(a, a)
+ ROOT out = STATE tuple(j, d, b) }}
+update {{ GIVEN
+ NINES
+ new = MATRIX UPDATE(a, u, z, z)
+ s = MATRIX add(a, b)
+ ROOT out = STATE tuple(j, new, s) }}
+step {{ GIVEN
+ swapped = STATE tuple(n, b, a)
+ ROOT out = STATE conditional(n, p, swapped, p), branch_computations={{turn, double, update}} }}
+{LOOP}""",
+    "a loop returns what another does, which is given its arrays swapped": f"""HloModule m
+more {{ CONDITION }}
+once {{ CONDITION }}
+inner {{ GIVEN
+ d = MATRIX dot(a, b), TIMES
+ ROOT out = STATE tuple(j, d, a) }}
+step {{ GIVEN
+ swapped = STATE tuple(j, b, a)
+ ROOT out = STATE while(swapped), condition=once, body=inner }}
+{LOOP}""",
+    "a loop updates one array and makes another of it": f"""HloModule m
+more {{ CONDITION }}
+step {{ GIVEN
+ NINES
+ new = MATRIX UPDATE(b, u, n, z)
+ q = MATRIX dot(a, a), TIMES
+ ROOT out = STATE tuple(j, new, q) }}
+{LOOP}""",
+    "a loop updates one of the arrays that it swaps": f"""HloModule m
+more {{ CONDITION }}
+step {{ GIVEN
+ NINES
+ new = MATRIX UPDATE(b, u, n, z)
+ ROOT out = STATE tuple(j, new, a) }}
+{LOOP}""",
+    "the state of a loop is a matrix that it multiplies by itself": """HloModule m
+more { CORNER }
+step {
+ p = MATRIX parameter(0)
+ ROOT d = MATRIX dot(p, p), TIMES }
+ENTRY e {
+ x = MATRIX parameter(0)
+ ROOT end = MATRIX while(x), condition=more, body=step }""",
+    "the state of a loop is a matrix that is turned or multiplied": """HloModule m
+more { CORNER }
+turn {
+ p = MATRIX parameter(0)
+ ROOT t = MATRIX transpose(p), dimensions={1,0} }
+multiply {
+ p = MATRIX parameter(0)
+ ROOT d = MATRIX dot(p, p), TIMES }
+step {
+ p = MATRIX parameter(0)
+ s = f32[1,1] slice(p), slice={[0:1], [0:1]}
+ r = f32[] reshape(s)
+ n = s32[] convert(r)
+ ROOT out = MATRIX conditional(n, p, p), branch_computations={turn, multiply} }
+ENTRY e {
+ x = MATRIX parameter(0)
+ ROOT end = MATRIX while(x), condition=more, body=step }""",
+    "the state of a loop is an argument that it updates": """HloModule m
+more { CORNER }
+step {
+ p = MATRIX parameter(0)
+ NINES
+ ROOT new = MATRIX UPDATE(p, u, z, z) }
+ENTRY e {
+ x = MATRIX parameter(0)
+ end = MATRIX while(x), condition=more, body=step
+ ROOT out = PAIR tuple(end, x) }""",
+    "the state of a loop is an argument, of which a part is read afterwards": """HloModule m
+more { CONDITION }
+step { GIVEN
+ t = MATRIX negate(a)
+ ROOT out = STATE tuple(j, t, b) }
+ENTRY e {
+ p = STATE parameter(0)
+ x = MATRIX ELEMENT(p), index=1
+ end = STATE while(p), condition=more, body=step
+ a = MATRIX ELEMENT(end), index=1
+ more = MATRIX exponential(x)
+ ROOT out = PAIR tuple(a, more) }""",
+    "a loop hands on what the next one updates, and it is read afterwards": """HloModule m
+more { CONDITION }
+more2 { CONDITION }
+step { GIVEN
+ d = MATRIX negate(b)
+ ROOT out = STATE tuple(j, a, d) }
+step2 { GIVEN
+ NINES
+ new = MATRIX UPDATE(a, u, n, z)
+ ROOT out = STATE tuple(j, new, b) }
+ENTRY e {
+ x = MATRIX parameter(0)
+ s = MATRIX sine(x)
+ zero = s32[] constant(0)
+ start = STATE tuple(zero, s, x)
+ end = STATE while(start), condition=more, body=step
+ a = MATRIX ELEMENT(end), index=1
+ start2 = STATE tuple(zero, a, x)
+ end2 = STATE while(start2), condition=more2, body=step2
+ n = s32[] ELEMENT(end2), index=0
+ part = ROW dynamic-slice(s, n, zero), dynamic_slice_sizes={8,128}
+ ROOT out = (ROW) tuple(part) }""",
+    "a loop hands on what is updated and returned as it was": """HloModule m
+more { CONDITION }
+step { GIVEN
+ ROOT out = STATE tuple(j, a, a) }
+ENTRY e {
+ x = MATRIX parameter(0)
+ s = MATRIX sine(x)
+ zero = s32[] constant(0)
+ start = STATE tuple(zero, s, x)
+ end = STATE while(start), condition=more, body=step
+ a = MATRIX ELEMENT(end), index=1
+ NINES
+ new = MATRIX UPDATE(a, u, z, z)
+ ROOT out = PAIR tuple(new, s) }""",
+    "one branch hands on both arguments, the other makes new ones": """HloModule m
+pass {
+ p = PAIR parameter(0)
+ a = MATRIX ELEMENT(p), index=0
+ b = MATRIX ELEMENT(p), index=1
+ ROOT out = PAIR tuple(a, b) }
+multiply {
+ p = PAIR parameter(0)
+ a = MATRIX ELEMENT(p), index=0
+ b = MATRIX ELEMENT(p), index=1
+ d = MATRIX dot(a, b), TIMES
+ t = MATRIX transpose(b), dimensions={1,0}
+ ROOT out = PAIR tuple(d, t) }
+ENTRY e {
+ n = s32[] parameter(0)
+ x = MATRIX parameter(1)
+ y = MATRIX parameter(2)
+ given = PAIR tuple(x, y)
+ c = PAIR conditional(n, given, given), branch_computations={pass, multiply}
+ a = MATRIX ELEMENT(c), index=0
+ b = MATRIX ELEMENT(c), index=1
+ ROOT out = PAIR tuple(a, b) }""",
+    "an array is updated and returned from behind a barrier": """HloModule m
+ENTRY e {
+ x = MATRIX parameter(0)
+ s = MATRIX sine(x)
+ c = MATRIX cosine(x)
+ t = PAIR tuple(s, c)
+ kept = PAIR opt-barrier(t)
+ a = MATRIX ELEMENT(kept), index=0
+ NINES
+ new = MATRIX UPDATE(s, u, z, z)
+ b = MATRIX ELEMENT(kept), index=1
+ ROOT out = (MATRIX, MATRIX, MATRIX) tuple(a, new, b) }""",
+    "a donated argument is read when the result has been made": """HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }
+ENTRY e {
+ x = MATRIX parameter(0)
+ y = MATRIX parameter(1)
+ a = MATRIX add(y, y)
+ d = MATRIX dot(a, a), TIMES
+ q = MATRIX dot(d, x), TIMES
+ ROOT out = PAIR tuple(d, q) }""",
+    "what is under way to a neighbour is updated": """HloModule m, num_partitions=4
+ENTRY e {
+ x = MATRIX parameter(0)
+ NINES
+ y = MATRIX dot(x, x), TIMES
+ c = MATRIX collective-permute(y), channel_id=1, source_target_pairs={{0,1},{1,2},{2,3},{3,0}}
+ new = MATRIX UPDATE(y, u, z, z)
+ d = MATRIX dot(new, new), TIMES
+ ROOT out = MATRIX add(c, d) }""",
+}
+"""By what happens in them."""

@@ -1,0 +1,83 @@
+"""What a device chooses where it comes to loops and branches that choose anew at each visit."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import islice
+
+from tpusim.program.module import Program
+from tpusim.program.steps import Branch, Loop
+
+Choices = Sequence[tuple[Loop | Branch, int]]
+"""Trips and branches that were chosen, one after the other, each with the step that asked."""
+
+_MOST_CHOICES, _MOST_KEPT = 2**10, 2**16
+"""In a trip, and in all trips of a device, that are kept to be played no more: some hundred bytes each."""
+
+
+class Chooser:
+    """How often a device has been where, and what it chose: one for all of its cores, which may run the same steps.
+
+    ``values`` returns what a step chooses at its visits in turn, nothing where that is the usual.
+    """
+
+    def __init__(self, program: Program, values: Callable[[Loop | Branch], tuple[int, ...]]) -> None:
+        self._program = program
+        self._values = values
+        self._visits: Counter[object] = Counter()
+        # Where visits differ, the last that were made, in their order; and how many were made.
+        self._choices: deque[tuple[Loop | Branch, int]] = deque(maxlen=_MOST_CHOICES)
+        self.made = 0
+        # How many are kept.
+        self._kept = 0
+        # How often trips were jumped over in which something was chosen.
+        self.jumps = 0
+
+    def visit(self, what: object) -> int:
+        """Return how often the device has been at something, this time included."""
+        self._visits[what] += 1
+        return self._visits[what]
+
+    def chosen(self, step: Loop | Branch, usual: int) -> int:
+        """Return the trips of a loop, or the branch, that the device chooses at this visit."""
+        values = self._values(step)
+        if not values:
+            return usual
+        number = values[(self.visit(id(step)) - 1) % len(values)]
+        if len(values) > 1:
+            self._choices.append((step, number))
+            self.made += 1
+        return number
+
+    def kept(self, made: int) -> Choices | None:
+        """Return what was chosen since so many choices were ``made``, to keep a trip under; None if it is too much."""
+        count = self.made - made
+        if count > _MOST_CHOICES or self._kept > _MOST_KEPT:
+            return None
+        self._kept += count
+        return list(islice(self._choices, len(self._choices) - count, None))
+
+    def ahead(self, step: Loop | Branch, visits: int) -> int:
+        """Return what ``chosen`` will return for a step that chooses anew at each visit, so many visits later."""
+        values = self._values(step)
+        return values[(self._visits[id(step)] + visits) % len(values)]
+
+    def state(self) -> tuple[int, ...]:
+        """Return where all that choose anew at each visit stand in what they choose in turn."""
+        visits = self._visits
+        return tuple([visits[key] % count for key, count in self._turns])
+
+    @cached_property
+    def _turns(self) -> list[tuple[int, int]]:
+        """All that choose anew at each visit, by identity, each with how many choices it makes in turn."""
+        counts = ((id(step), len(self._values(step))) for step in self._program.choosers)
+        return [(key, count) for key, count in counts if count > 1]
+
+    def choose(self, choices: Choices) -> None:
+        """Take choices as made, of what is not played because it was before."""
+        for step, _ in choices:
+            self._visits[id(step)] += 1
+        self._choices += choices
+        self.made += len(choices)
