@@ -87,14 +87,15 @@ class _Walk:
         self._writes = 0
         self._below = 0
         self._kept: list[Array] = []
-        # Before anything runs there are the arguments and the constants.
-        self.given = {i.name: self.write(i.name, self.places(i)) for i in _given(module)}
-        self._kept = [array for arrays in self.given.values() for array in arrays]
+        # Before anything runs there are the arguments and the constants, each in memory of its own.
+        self.given: dict[str, list[Array]] = {}
+        for instruction in _given(module):
+            self.given[instruction.name] = self.write(instruction.name, self.places(instruction))
+            self._kept += self.given[instruction.name]
         for parameter in module.entry.parameters:
             donated = _donated(module, parameter)
-            for at, array in enumerate(self.given[parameter.name]):
-                if at in donated:
-                    self._kept.remove(array)
+            for array in [array for at, array in enumerate(self.given[parameter.name]) if at in donated]:
+                self._kept.remove(array)
 
     def run(self, computation: Computation, arguments: Sequence[list[Array]]) -> list[Array]:
         """Run a computation, and return the arrays of its result."""
@@ -248,6 +249,13 @@ def _made_of(computation: Computation, name: str) -> set[str]:
     return found
 
 
+def _copy(walk: _Walk, frame: _Frame, instruction: Instruction) -> list[Array]:
+    """Onto itself it changes nothing."""
+    (source,) = frame.operands(instruction)
+    is_same = walk.places(instruction) == [source.place] and _in_step(walk.module, frame.computation, instruction, 0, 0)
+    return [source] if is_same else _kernel(walk, frame, instruction)
+
+
 def _start(walk: _Walk, frame: _Frame, instruction: Instruction) -> list[Array]:
     """The results are written from now on, while the operands are read; both are elements of what is returned."""
     operands = frame.operands(instruction)
@@ -329,6 +337,7 @@ _RULES: dict[str, _Rule] = {
     ),
     "conditional": _conditional,
     "constant": lambda walk, frame, instruction: walk.given[instruction.name],
+    "copy": _copy,
     "copy-start": _copy_start,
     "get-tuple-element": _element,
     "parameter": _parameter,

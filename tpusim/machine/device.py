@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from itertools import chain, cycle, repeat
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -22,9 +22,6 @@ from tpusim.program.module import Program, inner_lists
 from tpusim.program.steps import AnyStep, Branch, HostTransfer, Loop, Steps
 from tpusim.timeline.records import Record
 from tpusim.units import bytes_to_ps, seconds_to_ps
-
-if TYPE_CHECKING:
-    from tpusim.machine.network import Moved
 
 Activity = Generator[Event, Any, Any]
 
@@ -136,11 +133,10 @@ def _is_infeed(step: AnyStep) -> TypeGuard[HostTransfer]:
 
 
 class Visit(msgspec.Struct, frozen=True):
-    """A visit to steps that others run as well: how long it took, what was recorded, what links carried meanwhile."""
+    """A visit to steps that others run as well: how long it took, and what was recorded."""
 
     duration_ps: int
     recorded: Recording
-    carried: Moved
 
 
 class Trips(msgspec.Struct, eq=False):

@@ -7,11 +7,10 @@ Where transfers meet, each gets the same share of its own full speed, as far as 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
 from operator import eq
-from typing import TypeAlias
 
 import numpy as np
 
@@ -71,10 +70,6 @@ class LinkDemand:
         self.shares = times / self.ps_per_byte
 
 
-Moved: TypeAlias = "Sequence[tuple[LinkDemand, float]]"
-"""What has been moved between two marks: so many times the load of each demand."""
-
-
 class Transfer(Flow):
     """A load under way, in picoseconds that it would still take alone; its rate is a share of that full speed."""
 
@@ -96,8 +91,6 @@ class Network(Fluid[Transfer]):
         extra = chip.ici.local_bytes_per_second, *(chip.pod.dcn_bytes_per_second,) * 2
         self._bytes_per_ps = link_rates(pod, ici, extra) / PS_PER_SECOND
         self._demands: dict[int, LinkDemand] = {}
-        # What was moved between two places to repeat from: what a loop or a call sums up is its own, not all before it.
-        self._moved: list[dict[LinkDemand, float]] = [{}]
         self._rates: dict[tuple[int, ...], list[float]] = {}
         self._kept = 0
         self._flows: list[Transfer] = []
@@ -115,38 +108,13 @@ class Network(Fluid[Transfer]):
         if demand is None:
             # It keeps its load, so that no other load can take its address.
             demand = self._demands[id(load.links)] = LinkDemand(load, self._bytes_per_ps)
-        self.add(((demand, n_bytes),))
         self._begin(Transfer(demand, n_bytes, on_end))
 
-    def mark(self) -> int:
-        """Return the place in all that was moved to give to ``repeat`` or ``since`` later."""
-        if self._moved[-1]:
-            self._moved.append({})
-        return len(self._moved) - 1
-
-    def since(self, mark: int) -> Moved:
-        """Return what has been moved since ``mark``, to give to ``add`` later."""
-        found: dict[LinkDemand, float] = {}
-        for stretch in self._moved[mark:]:
-            for demand, n_bytes in stretch.items():
-                found[demand] = found.get(demand, 0.0) + n_bytes
-        return tuple(found.items())
-
-    def repeat(self, mark: int, times: int, trips: int = 1) -> None:
-        """Count so many times more what has been moved since ``mark`` in each of some equal trips."""
-        self.add([(demand, n_bytes * times / trips) for demand, n_bytes in self.since(mark)])
-
-    def add(self, moved: Moved) -> None:
-        """Count what was moved between two marks once more."""
-        stretch = self._moved[-1]
-        for demand, n_bytes in moved:
-            stretch[demand] = stretch.get(demand, 0.0) + n_bytes
-
-    def uses(self) -> LinkUses:
-        """Return what every link carried that carried anything."""
+    def uses(self, sent: Iterable[tuple[Load, float]]) -> LinkUses:
+        """Return what every link carried that carried anything, of loads with their bytes."""
         carried = np.zeros(len(self._bytes_per_ps))
-        for demand, n_bytes in self.since(0):
-            carried[demand.load.links] += demand.load.n_bytes * n_bytes
+        for load, n_bytes in sent:
+            carried[load.links] += load.n_bytes * n_bytes
         numbers = np.nonzero(carried)[0]
         return LinkUses(self._pod, numbers, carried[numbers], np.ceil(carried[numbers] / self._bytes_per_ps[numbers]))
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import structs
 
 from tpusim.nesting import walk_nested
 from tpusim.timeline.records import Record, Repeat
+
+if TYPE_CHECKING:
+    from tpusim.cost.links import Load
 
 _MOST_RECORDS = 2**17
 """Of a time line that writes out what is shared: calls of calls would have as many as there are ways through them."""
@@ -66,8 +69,18 @@ class Replay(msgspec.Struct, eq=False):
     count: int = 1
 
 
-Item: TypeAlias = Record | Repeat | Replay
+class Sent(msgspec.Struct, eq=False):
+    """What went over the links: so many bytes times each of some loads. It is recorded once, by one of its devices."""
+
+    loads: Sequence[Load]
+    n_bytes: float
+    count: int = 1
+
+
+Item: TypeAlias = Record | Repeat | Replay | Sent
 """What stands in a recording."""
+
+K = TypeVar("K", str, int)
 
 Row: TypeAlias = list[Record | Repeat]
 """Items in a row, those of recordings in their places."""
@@ -75,9 +88,26 @@ Row: TypeAlias = list[Record | Repeat]
 
 def amounts_of(whole: Recording, amounts: Callable[[Record], Mapping[str, float]]) -> dict[str, float]:
     """Return the sums of some amounts of all that was recorded, by what they are of, with all that it counts."""
-    found: dict[int, dict[str, float]] = {}
+    return _sums(whole, lambda item: amounts(item) if isinstance(item, Record) else {})
+
+
+def sent_in(whole: Recording) -> list[tuple[Load, float]]:
+    """Return the loads that went over the links in all that was recorded, each with its bytes."""
+    loads: dict[int, Load] = {}
+
+    def bytes_of(item: Record | Sent) -> dict[int, float]:
+        if isinstance(item, Record):
+            return {}
+        loads.update((id(load), load) for load in item.loads)
+        return dict.fromkeys(map(id, item.loads), item.n_bytes)
+
+    return [(loads[key], n_bytes) for key, n_bytes in _sums(whole, bytes_of).items()]
+
+
+def _sums(whole: Recording, amounts: Callable[[Record | Sent], Mapping[K, float]]) -> dict[K, float]:
+    found: dict[int, dict[K, float]] = {}
     for recording in _inner_first(whole):
-        total = found[id(recording)] = defaultdict[str, float](float)
+        total = found[id(recording)] = defaultdict[K, float](float)
         for item in recording.items:
             if not isinstance(item, Repeat):
                 inner = found[id(item.recording)] if isinstance(item, Replay) else amounts(item)
@@ -95,7 +125,8 @@ def in_a_row(whole: Recording) -> Row:
     recordings = _inner_first(whole)
     sizes: dict[int, int] = {}
     for recording in recordings:
-        counts = (sizes[id(item.recording)] if isinstance(item, Replay) else 1 for item in recording.items)
+        shown = (item for item in recording.items if not isinstance(item, Sent))
+        counts = (sizes[id(item.recording)] if isinstance(item, Replay) else 1 for item in shown)
         sizes[id(recording)] = sum(counts)
     if sizes[id(whole)] <= max(_MOST_RECORDS, _MOST_TIMES * sum(len(recording.items) for recording in recordings)):
         return _written_out(whole)
@@ -132,6 +163,8 @@ def _written_out(whole: Recording) -> Row:
         elif isinstance(item, Replay):
             inner_ps = later_ps + item.begin_ps - item.recording.begin_ps
             waiting.append((iter(item.recording.items), inner_ps, times * item.count, is_first and item.is_first))
+        elif isinstance(item, Sent):
+            continue
         elif is_first:
             row.append(item)
             # Not yet changed: the same may be copied below.
@@ -168,5 +201,5 @@ def _first_places(whole: Recording) -> Iterator[Record | Repeat]:
         elif isinstance(item, Replay):
             if item.is_first:
                 waiting.append(iter(item.recording.items))
-        elif isinstance(item, Record) or len(waiting) == 1:
+        elif isinstance(item, Record) or (isinstance(item, Repeat) and len(waiting) == 1):
             yield item

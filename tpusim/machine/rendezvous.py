@@ -14,6 +14,7 @@ from tpusim.machine.costs import Costs, GroupShare
 from tpusim.machine.events import Environment, Event
 from tpusim.machine.fluid import call_after
 from tpusim.machine.placement import Cohort, DeviceSet
+from tpusim.machine.recording import Recording, Sent
 from tpusim.machine.waits import Blocked, Waits
 from tpusim.program.steps import ChannelTransfer, Collective
 from tpusim.timeline.records import LATE
@@ -133,16 +134,20 @@ class Collectives:
             return self._costs.plan(step, cohort.devices)
         return self._costs.longest_plan(step, cohort.devices, cohort.number)
 
-    def join(self, cohort: Cohort, step: Collective) -> Event:
+    def join(self, cohort: Cohort, step: Collective, recorded: Recording) -> Event:
         """Take part in a collective; return the event of its end for all members of the cohort.
 
-        Its value has for each member a ``Completion``.
+        Its value has for each member a ``Completion``. What a group sends is ``recorded`` where the last of it came.
         """
         end = self._env.event()
         if self._for_all:
             start_ps = int(self._env.now)
             plan = self.plan(cohort, step)
-            self.send(plan, step.n_bytes, lambda end_ps: end.succeed({cohort.number: Completion(end_ps, start_ps)}))
+
+            def finish(end_ps: int) -> None:
+                end.succeed({cohort.number: Completion(end_ps, start_ps)})
+
+            self.send(plan, step.n_bytes, finish, recorded)
             return end
         shares = self._costs.shares(step, cohort.devices, cohort.members)
         arrival = _Arrival(cohort, step, shares, end)
@@ -156,12 +161,17 @@ class Collectives:
                 continue
             for share in found.bundle.shares:
                 complete.setdefault(latencies_ps[share.place], []).append((found, share.place))
+        plans = self._costs.plan_of_each(step, cohort.devices) if complete else ()
         for latency_ps, group in complete.items():
+            recorded.items.append(Sent([plans[place].load for _, place in group], step.n_bytes))
             call_after(self._env, latency_ps, partial(self._begin, cohort, step, group))
         return end
 
-    def send(self, plan: CommunicationPlan, n_bytes: float, on_end: Callable[[int], object]) -> None:
-        """Launch a communication, wait for its hops, and move its bytes."""
+    def send(
+        self, plan: CommunicationPlan, n_bytes: float, on_end: Callable[[int], object], recorded: Recording
+    ) -> None:
+        """Launch a communication, wait for its hops, and move its bytes, which are ``recorded``."""
+        recorded.items.append(Sent((plan.load,), n_bytes))
         call_after(self._env, self._costs.latency_ps(plan), lambda: self._move(plan.load, n_bytes, on_end))
 
     def _begin(self, cohort: Cohort, step: Collective, complete: Sequence[tuple[_Rendezvous, int]]) -> None:

@@ -6,8 +6,8 @@ program on a chip always gives the same time line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Callable, Collection, Sequence
+from itertools import chain, count
 
 from tpusim.errors import SimulationError, UnsupportedError
 from tpusim.hardware.chip import Chip
@@ -29,10 +29,11 @@ from tpusim.machine.core import Core
 from tpusim.machine.costs import Costs
 from tpusim.machine.device import Device
 from tpusim.machine.placement import Assignment, Cohort, RunOptions, assign, devices_needed, is_order_open, pod_of
+from tpusim.machine.recording import sent_in
 from tpusim.machine.waits import Standing, deadlock_message, whereabouts
 from tpusim.machine.world import World
 from tpusim.program.module import Program, most_executions
-from tpusim.timeline.records import CORE, PodRun, Record, Timeline
+from tpusim.timeline.records import CORE, LinkUse, PodRun, Record, Timeline
 from tpusim.units import PS_PER_US, seconds_to_ps
 
 __all__ = ["DEFAULT_OPTIONS", "RunOptions", "simulate_pod", "simulate_program"]
@@ -102,7 +103,7 @@ def simulate_pod(
         slices=pod.slices,
         device_count=len(assigned),
         timelines=run.timelines(),
-        links=run.world.links(),
+        links=run.links(),
         device_order="mesh" if any(program.device_order for program in programs) else pod.device_order,
         is_order_open=is_order_open(programs, pod),
         warnings=warnings,
@@ -157,6 +158,10 @@ class _Run:
             Standing(core.device.cohort, core.current, end.triggered, core.device.host.ended)
             for core, end in zip(self._cores, self._ends, strict=True)
         ]
+
+    def links(self) -> Collection[LinkUse]:
+        """Return what every link carried that carried anything."""
+        return self.world.links(chain.from_iterable(sent_in(core.recorded) for core in self._cores))
 
     def timelines(self) -> tuple[Timeline, ...]:
         """Return the time lines of all devices in order; those of a cohort share their records."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,8 @@ from tpusim.program.steps import Collective
 from tpusim.timeline.records import LinkUse
 
 if TYPE_CHECKING:
-    from tpusim.machine.network import Moved, Network
+    from tpusim.cost.links import Load
+    from tpusim.machine.network import Network
 
 
 _MOST_PLAYED_TRIPS = 4096
@@ -84,12 +85,10 @@ class LoopWatch:
     If a trip took all of them equally long, and the one before as well, no device has moved against another, so that
     the next will be the same. Groups of devices that have nothing to do with each other may each keep a time of their
     own: but a delay passes on by at least one device with each trip, so that after as many trips without a change there
-    is none to come. Where enough was played before the visit, its first trip stands for all. ``carried`` is the
-    place in what links carry at which the first device came.
+    is none to come. Where enough was played before the visit, its first trip stands for all.
     """
 
-    def __init__(self, cohorts: int, devices: int, carried: int = 0, *, is_enough: bool = False) -> None:
-        self.carried = carried
+    def __init__(self, cohorts: int, devices: int, *, is_enough: bool = False) -> None:
         self.jump_after = 1 if is_enough else 0
         self._count = cohorts
         self._patience = devices
@@ -97,7 +96,6 @@ class LoopWatch:
         self._length_ps: dict[int, int] = {}
         self._since: dict[int, int] = {}
         self._ended: dict[int, int] = {}
-        self._jumped = 0
 
     def begin(self, number: int, trip: int) -> None:
         """Note that a device begins a trip."""
@@ -121,11 +119,6 @@ class LoopWatch:
         alike = len(set(self._length_ps.values())) == 1
         steady = trip - max(self._since.values())
         return steady >= (1 if alike else self._patience)
-
-    def is_last_to_jump(self) -> bool:
-        """Note that a device jumps; return whether all others have: then all have played as many trips."""
-        self._jumped += 1
-        return self._jumped == self._count
 
 
 class World:
@@ -206,27 +199,6 @@ class World:
                 hosts[chip] = self.pod.host_of(number)
         return devices, Counter(hosts.values())
 
-    def carried(self) -> int:
-        """Return the place in the run to give to ``repeat`` later, which asks what links have carried since."""
-        return self._network.mark() if "_network" in self.__dict__ else 0
-
-    def repeat(self, carried: int, times: int, trips: int = 1) -> None:
-        """Count so many times more what the links have carried since then in each of some trips."""
-        if "_network" in self.__dict__:
-            self._network.repeat(carried, times, trips)
-
-    def carried_since(self, carried: int) -> Moved:
-        """Return what the links have carried since then for a device by itself, to give to ``carry`` later."""
-        # What others send meanwhile is theirs: one that waits for none of them sends nothing.
-        if not self.for_all and self.member_count > 1:
-            return ()
-        return self._network.since(carried) if "_network" in self.__dict__ else ()
-
-    def carry(self, carried: Moved) -> None:
-        """Count that the links have carried this once more."""
-        if carried:
-            self._network.add(carried)
-
-    def links(self) -> Collection[LinkUse]:
-        """Return what every link carried that carried anything."""
-        return self._network.uses() if "_network" in self.__dict__ else ()
+    def links(self, sent: Iterable[tuple[Load, float]]) -> Collection[LinkUse]:
+        """Return what every link carried that carried anything, of loads that were sent with their bytes."""
+        return self._network.uses(sent) if "_network" in self.__dict__ else ()

@@ -68,7 +68,7 @@ def _send(core: Core, step: ChannelTransfer, slot: Slot) -> Activity:
     """Move a message to the chip of its slot, reading it from HBM here."""
     start_ps, device, ended = core.now_ps, core.device, core.env.event()
     plan = device.world.costs.message(device.number, slot.receiver)
-    device.world.collectives.send(plan, step.n_bytes, ended.succeed)
+    device.world.collectives.send(plan, step.n_bytes, ended.succeed, core.recorded)
     yield core.env.all_of([ended, device.memories[HBM].transfer(step.hbm_bytes)])
     slot.filled.succeed()
     done = {ICI: step.n_bytes, HBM: step.hbm_bytes}

@@ -40,7 +40,7 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[Event, Any
     # Members that did not wait for it need not part for that, but their records differ.
     start_ps, device = core.now_ps, core.device
     plan = device.world.collectives.plan(device.cohort, step)
-    ended = device.world.collectives.join(device.cohort, step)
+    ended = device.world.collectives.join(device.cohort, step, core.recorded)
     done = _activity(core, step, plan)
     vector_ps = _vector_ps(core, done)
     # What a collective reads and writes here slows the kernels beside it, so it takes its share of HBM.

@@ -43,7 +43,7 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         if known is not None and was_alone and (yield from _played_before(core, known)):
             done += 1
             continue
-        carried, made = world.carried(), device.chooser.made
+        made = device.chooser.made
         if watch:
             watch.begin(device.number, done + 1)
         yield loop.condition
@@ -53,18 +53,13 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         left, trip_ps = trips - done, core.now_ps - begin_ps
         tells = rounds and was_alone and device.is_alone and rounds.is_whole
         if known and tells and (choices := device.chooser.kept(made)) is not None:
-            _enter(known, choices, _visited(core, begin_ps, mark, carried))
+            _enter(known, choices, _visited(core, begin_ps, mark))
         if watch:
             is_alone = was_alone and device.is_alone
             watch.end(device.number, trip_ps, was_alone=is_alone, is_enough=world.is_enough(done))
         if left and (done == watch.jump_after if watch else _repeats(core, loop, done, was_alone=was_alone)):
             end_ps = core.now_ps + left * trip_ps
             core.recorded.repeat(loop.name, mark, (core.now_ps, end_ps), left)
-            # Once for all devices.
-            if watch and watch.is_last_to_jump():
-                world.repeat(watch.carried, left, done)
-            elif world.for_all:
-                world.repeat(carried, left)
             yield core.env.timeout(left * trip_ps)
             done = trips
     yield loop.condition
@@ -83,7 +78,7 @@ class _Rounds:
 
     def __init__(self, core: Core, loop: Loop) -> None:
         self._core, self._loop, self._jumps = core, loop, core.device.chooser.jumps
-        self._begun: dict[tuple[int, ...], tuple[int, int, int, int]] = {}
+        self._begun: dict[tuple[int, ...], tuple[int, int, int]] = {}
 
     @property
     def is_whole(self) -> bool:
@@ -92,7 +87,7 @@ class _Rounds:
 
     def jump(self, done: int, trips: int) -> Generator[Event, Any, int]:
         """Let the clock jump over the rounds to come, if a round has just ended; return how many trips these are."""
-        core, world = self._core, self._core.device.world
+        core = self._core
         visited = id(self._loop), core.call
         if done < _SHOWN_TRIPS and visited not in core.device.counted:
             return 0
@@ -101,17 +96,15 @@ class _Rounds:
             return 0
         state = core.device.chooser.state()
         if state not in self._begun:
-            self._begun[state] = done, core.now_ps, core.recorded.mark(), world.carried()
+            self._begun[state] = done, core.now_ps, core.recorded.mark()
             return 0
-        first, begin_ps, mark, carried = self._begun[state]
+        first, begin_ps, mark = self._begun[state]
         rounds = (trips - done) // (done - first)
         self._begun.clear()
         if not rounds:
             return 0
         rest_ps = rounds * (core.now_ps - begin_ps)
         core.recorded.repeat(self._loop.name, mark, (core.now_ps, core.now_ps + rest_ps), rounds)
-        if world.for_all:
-            world.repeat(carried, rounds)
         core.device.chooser.jumps += 1
         core.device.counted.add(visited)
         yield core.env.timeout(rest_ps)
@@ -143,13 +136,12 @@ def _watch(core: Core, loop: Loop) -> LoopWatch | None:
     traits = world.costs.loop(loop)
     if not _waits_for_others(core, traits) or not world.is_one_program or traits.varies:
         return None
-    # A device with more trips than others would have to count what the links carry in trips that the others skip.
     if any(choice.devices for choice in loop.choices):
         return None
     key = id(loop), visit
     if key not in world.loop_watches:
         is_enough = world.played.is_enough
-        watch = LoopWatch(len(world.cohorts), world.member_count, world.carried(), is_enough=is_enough)
+        watch = LoopWatch(len(world.cohorts), world.member_count, is_enough=is_enough)
         world.loop_watches[key] = watch
     return world.loop_watches[key]
 
@@ -232,18 +224,17 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     if was_alone and known is not None:
         yield from _again(core, known)
         return
-    mark, carried = core.recorded.mark(), device.world.carried()
+    mark = core.recorded.mark()
     yield steps
     traits = device.world.costs.traits(steps)
     may_differ = traits.varies or _is_paced(core, traits) or _waits_for_others(core, traits)
     if was_alone and device.is_alone and not may_differ:
-        device.visits[id(steps), core.call] = _visited(core, begin_ps, mark, carried)
+        device.visits[id(steps), core.call] = _visited(core, begin_ps, mark)
 
 
-def _visited(core: Core, begin_ps: int, mark: int, carried: int) -> Visit:
+def _visited(core: Core, begin_ps: int, mark: int) -> Visit:
     """Return what has been played since a moment."""
-    recorded = core.recorded.fold(mark, begin_ps)
-    return Visit(core.now_ps - begin_ps, recorded, core.device.world.carried_since(carried))
+    return Visit(core.now_ps - begin_ps, core.recorded.fold(mark, begin_ps))
 
 
 def _again(core: Core, visit: Visit) -> Activity:
@@ -251,4 +242,3 @@ def _again(core: Core, visit: Visit) -> Activity:
     begin_ps = core.now_ps
     yield core.env.timeout(visit.duration_ps)
     core.recorded.replay(visit.recorded, begin_ps)
-    core.device.world.carry(visit.carried)
