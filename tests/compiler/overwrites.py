@@ -16,7 +16,7 @@ from tpusim.allocation.plan import plan_buffers
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW, ELEMENTWISE, IN_PLACE, RELAYOUTS, VIEWS, async_parts, long_form
-from tpusim.semantics.aliasing import in_place_operands
+from tpusim.semantics.aliasing import behind_views, in_place_operands
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 
@@ -211,7 +211,8 @@ def _in_step(module: Module, computation: Computation, instruction: Instruction,
     if instruction.opcode != "fusion":
         return _keeps_order(computation, instruction, instruction.operands[number])
     fused = module[instruction.attributes["calls"]]
-    way = _made_of(fused, fused.root.operands[at] if fused.root.opcode == "tuple" else fused.root_name)
+    result = behind_views(fused, fused.operands_of(fused.root)[at] if fused.root.opcode == "tuple" else fused.root)
+    way = _made_of(fused, result.name)
     touched = {fused.parameters[number].name}
     for inner in fused:
         taken = touched.intersection(inner.operands)
@@ -219,7 +220,8 @@ def _in_step(module: Module, computation: Computation, instruction: Instruction,
         is_free = inner.name not in way and inner.opcode in RELAYOUTS | IN_PLACE | {"reduce"}
         if not is_free and not all(_keeps_order(fused, inner, name) for name in taken):
             return False
-        if taken:
+        # An update in place changes what it has to, and is there for others to read before and after that.
+        if taken and not (inner is result and inner.opcode in IN_PLACE):
             touched.add(inner.name)
     return True
 

@@ -51,9 +51,9 @@ class Recording(msgspec.Struct, eq=False):
         self.items.append(Replay(recording, begin_ps, is_first=True))
         return recording
 
-    def repeat(self, name: str, mark: int, period: tuple[int, int], trips: int) -> None:
-        """Count all records since ``mark`` ``trips`` times more; ``period`` is where on the clock those trips lie."""
-        for item in self.items[mark:]:
+    def repeat(self, name: str, span: tuple[int, int], period: tuple[int, int], trips: int) -> None:
+        """Count all between two marks ``trips`` times more; ``period`` is where on the clock those trips lie."""
+        for item in self.items[slice(*span)]:
             if not isinstance(item, Repeat):
                 # A factor, since loops inside this one may have raised the count before.
                 item.count *= 1 + trips

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING
 
 from tpusim.errors import UnsupportedError
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from tpusim.machine.network import Network
 
 
-_MOST_PLAYED_TRIPS = 4096
-"""Trips of a loop that wait for others, or for a host with a pace, before the last stands for the rest."""
+MOST_PLAYED_TRIPS = 4096
+"""Trips of a loop that wait for others, or for a host with a pace, before these stand for the rest."""
 
 _PLAYED_RECORDS, _PLAYED_TIMES = 2**14, 4
 # When enough was played, every step may be played once more, and devices may be apart by some trips.
@@ -85,15 +86,18 @@ class LoopWatch:
     If a trip took all of them equally long, and the one before as well, no device has moved against another, so that
     the next will be the same. Groups of devices that have nothing to do with each other may each keep a time of their
     own: but a delay passes on by at least one device with each trip, so that after as many trips without a change there
-    is none to come. Where enough was played before the visit, its first trip stands for all.
+    is none to come. Then all jump ``steady_after`` one trip; or, ``enough_after`` one, what was played has to do: where
+    enough was before the visit, its first trip.
     """
 
     def __init__(self, cohorts: int, devices: int, *, is_enough: bool = False) -> None:
-        self.jump_after = 1 if is_enough else 0
+        self.steady_after: float = inf
+        self.enough_after: float = 1 if is_enough else inf
         self._count = cohorts
         self._patience = devices
         self._trip: dict[int, int] = {}
         self._length_ps: dict[int, int] = {}
+        self._steady_ps: dict[int, int] = {}
         self._since: dict[int, int] = {}
         self._ended: dict[int, int] = {}
 
@@ -110,9 +114,18 @@ class LoopWatch:
         if self._length_ps.get(number) != length_ps or not was_alone:
             self._length_ps[number], self._since[number] = length_ps, trip
         self._ended[trip] = self._ended.get(trip, 0) + 1
-        if not self.jump_after and self._ended[trip] == self._count and (is_enough or self._repeats(trip)):
-            # No device has ended the trip after those that have begun: all will see the mark in time.
-            self.jump_after = max(self._trip.values()) + 1
+        if self._ended[trip] < self._count or min(self.steady_after, self.enough_after) < inf:
+            return
+        # No device has ended the trip after those that have begun: all will see the mark in time.
+        if self._repeats(trip):
+            self.steady_after = max(self._trip.values()) + 1
+            self._steady_ps = dict(self._length_ps)
+        elif is_enough:
+            self.enough_after = max(self._trip.values()) + 1
+
+    def length_ps(self, number: int) -> int:
+        """Return how long the trips of a device were when all had repeated themselves."""
+        return self._steady_ps[number]
 
     def _repeats(self, trip: int) -> bool:
         """Return whether the trips up to one that all have ended stand for those to come."""
@@ -139,6 +152,8 @@ class World:
         self.is_one_program = len({id(cohort.program) for cohort in cohorts}) == 1
         self.member_count = sum(len(cohort.members) for cohort in cohorts)
         self.loop_watches: dict[tuple[int, int], LoopWatch] = {}
+        # By loop and device, how long each trip is once all repeat themselves, or on average.
+        self.steady_ps: dict[tuple[int, int], int] = {}
         self.played = Played(sum(len(cohort.program.every_step) for cohort in cohorts))
         self.waits = Waits()
         self.channels = Channels(self.env, cohorts)
@@ -157,8 +172,8 @@ class World:
         return Network(self.env, self.pod, self.chip)
 
     def is_enough(self, trips: int) -> bool:
-        """Return whether so many trips of a loop were played that the last stands for the rest."""
-        return trips >= _MOST_PLAYED_TRIPS or self.played.is_enough
+        """Return whether so many trips of a loop were played that they stand for the rest."""
+        return trips >= MOST_PLAYED_TRIPS or self.played.is_enough
 
     @property
     def now_ps(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Generator
+from itertools import pairwise
 from typing import Any
 
 from tpusim.machine.choices import Choices
@@ -11,7 +12,7 @@ from tpusim.machine.core import Activity, Core, Holding, at_once, runs
 from tpusim.machine.costs import Traits
 from tpusim.machine.device import Trips, Visit
 from tpusim.machine.events import Event
-from tpusim.machine.world import LoopWatch
+from tpusim.machine.world import MOST_PLAYED_TRIPS, LoopWatch
 from tpusim.program.steps import AnyStep, Branch, Call, Loop, Wait
 from tpusim.timeline.records import SPARSECORE
 from tpusim.units import seconds_to_ps
@@ -34,35 +35,88 @@ def run_loop(core: Core, loop: Loop) -> Holding:
     trips = device.chooser.chosen(loop, loop.trips)
     known = _known_trips(core, loop)
     rounds = _Rounds(core, loop) if known else None
+    played = _Played(core, loop)
     while done < trips:
         if rounds and (again := (yield from rounds.jump(done, trips))):
             done += again
             continue
         # Asked before the trip as well: a copy that lands during it makes it slower than those to come.
-        begin_ps, mark, was_alone = core.now_ps, core.recorded.mark(), device.is_alone
+        was_alone, made = device.is_alone, device.chooser.made
         if known is not None and was_alone and (yield from _played_before(core, known)):
             done += 1
             continue
-        made = device.chooser.made
+        mark, begin_ps = played.begin()
         if watch:
             watch.begin(device.number, done + 1)
         yield loop.condition
         yield from _jump(core, loop)
         yield loop.body
         done += 1
-        left, trip_ps = trips - done, core.now_ps - begin_ps
-        tells = rounds and was_alone and device.is_alone and rounds.is_whole
-        if known and tells and (choices := device.chooser.kept(made)) is not None:
+        is_alone = was_alone and device.is_alone
+        if known and rounds and is_alone and rounds.is_whole and (choices := device.chooser.kept(made)) is not None:
             _enter(known, choices, _visited(core, begin_ps, mark))
         if watch:
-            is_alone = was_alone and device.is_alone
-            watch.end(device.number, trip_ps, was_alone=is_alone, is_enough=world.is_enough(done))
-        if left and (done == watch.jump_after if watch else _repeats(core, loop, done, was_alone=was_alone)):
-            end_ps = core.now_ps + left * trip_ps
-            core.recorded.repeat(loop.name, mark, (core.now_ps, end_ps), left)
-            yield core.env.timeout(left * trip_ps)
-            done = trips
+            watch.end(device.number, core.now_ps - begin_ps, was_alone=is_alone, is_enough=world.is_enough(done))
+        steady_ps = _steady_ps(core, loop, watch, done, begin_ps if is_alone else None)
+        if done < trips and steady_ps is not None:
+            done += yield from played.jump(trips - done, steady_ps)
+        elif done < trips and (done >= watch.enough_after if watch else _is_enough(core, loop, done)):
+            done += yield from played.jump_in_rounds(trips - done)
     yield loop.condition
+
+
+class _Played:
+    """The trips of one visit to a loop that were played: where each begins in what is recorded, and on the clock."""
+
+    def __init__(self, core: Core, loop: Loop) -> None:
+        self._core = core
+        self._loop = loop
+        self._begins: deque[tuple[int, int]] = deque(maxlen=MOST_PLAYED_TRIPS)
+        # How many of the last trips are a round, and how many are still to be played before rounds make up the rest.
+        self._round = self._to_play = 0
+
+    def begin(self) -> tuple[int, int]:
+        """Note that a trip begins; return its place in what is recorded and the time."""
+        self._begins.append((self._core.recorded.mark(), self._core.now_ps))
+        return self._begins[-1]
+
+    def jump(self, left: int, steady_ps: int) -> Generator[Event, Any, int]:
+        """Let the clock jump over the trips that are left, as long as steady ones are; return how many these were.
+
+        Devices that have jumped make a trip of those that have not another one: what is counted is the last that was
+        as long.
+        """
+        ends = [(self._core.recorded.mark(), self._core.now_ps), *reversed(self._begins)]
+        lengths_ps = [end[1] - begin[1] for end, begin in pairwise(ends)]
+        at = lengths_ps.index(steady_ps) if steady_ps in lengths_ps else 0
+        yield from self._count((ends[at + 1][0], ends[at][0]), left, left * steady_ps)
+        return left
+
+    def jump_in_rounds(self, left: int) -> Generator[Event, Any, int]:
+        """Let the clock jump over the trips that are left, once whole rounds of those that were played make them up.
+
+        No trip is like another one, so that as many as possible stand for those to come; not the first, for which
+        others may have come late. Return how many were jumped over.
+        """
+        if not self._round:
+            most = max(1, len(self._begins) - 1)
+            self._round = min(range(most, most // 2, -1), key=lambda length: left % length)
+            self._to_play = left % self._round
+        if self._to_play:
+            self._to_play -= 1
+            return 0
+        begin, begin_ps = self._begins[-self._round]
+        times, round_ps = left // self._round, self._core.now_ps - begin_ps
+        if len(self._begins) > 1:
+            device = self._core.device
+            device.world.steady_ps[id(self._loop), device.number] = round_ps // self._round
+        yield from self._count((begin, self._core.recorded.mark()), times, times * round_ps)
+        return left
+
+    def _count(self, span: tuple[int, int], times: int, rest_ps: int) -> Activity:
+        core = self._core
+        core.recorded.repeat(self._loop.name, span, (core.now_ps, core.now_ps + rest_ps), times)
+        yield core.env.timeout(rest_ps)
 
 
 _SHOWN_TRIPS = 2**10
@@ -104,7 +158,8 @@ class _Rounds:
         if not rounds:
             return 0
         rest_ps = rounds * (core.now_ps - begin_ps)
-        core.recorded.repeat(self._loop.name, mark, (core.now_ps, core.now_ps + rest_ps), rounds)
+        span = mark, core.recorded.mark()
+        core.recorded.repeat(self._loop.name, span, (core.now_ps, core.now_ps + rest_ps), rounds)
         core.device.chooser.jumps += 1
         core.device.counted.add(visited)
         yield core.env.timeout(rest_ps)
@@ -146,13 +201,26 @@ def _watch(core: Core, loop: Loop) -> LoopWatch | None:
     return world.loop_watches[key]
 
 
-def _repeats(core: Core, loop: Loop, done: int, *, was_alone: bool) -> bool:
-    """Return whether the trip that a device by itself has just ended stands for all to come."""
+def _steady_ps(core: Core, loop: Loop, watch: LoopWatch | None, done: int, begin_ps: int | None) -> int | None:
+    """Return how long each trip to come is, by what is known of this visit or one before, None if that is nothing yet.
+
+    ``begin_ps`` is when the trip began that has just ended, None if something else was under way.
+    """
+    number, known = core.device.number, core.device.world.steady_ps
+    if watch:
+        if done == watch.steady_after:
+            known[id(loop), number] = watch.length_ps(number)
+        is_due = done == watch.steady_after or done >= watch.enough_after
+        return known.get((id(loop), number)) if is_due else None
     traits = core.device.world.costs.loop(loop)
-    if traits.varies or _waits_for_others(core, traits):
-        return False
-    is_alone = was_alone and core.device.is_alone
-    return (is_alone and not _is_paced(core, traits)) or core.device.world.is_enough(done)
+    stands_alone = not (traits.varies or _waits_for_others(core, traits) or _is_paced(core, traits))
+    return core.now_ps - begin_ps if stands_alone and begin_ps is not None else None
+
+
+def _is_enough(core: Core, loop: Loop, done: int) -> bool:
+    """Return whether the trips that a device by itself has played stand for all to come."""
+    traits = core.device.world.costs.loop(loop)
+    return not (traits.varies or _waits_for_others(core, traits)) and core.device.world.is_enough(done)
 
 
 def _known_trips(core: Core, loop: Loop) -> Trips | None:
