@@ -125,6 +125,12 @@ class Block:
             return self.fill(kind)
         return self.random.choice(found[-3:] if self.random.random() < 0.4 else found)
 
+    def spend(self, name: str) -> str:
+        """Return an array, for which from now on maybe nobody asks any more."""
+        if self.random.random() < 0.5:
+            self.values = [value for value in self.values if value != name]
+        return name
+
     def matrix(self) -> str:
         """Return a matrix."""
         return self.of_type(self.random.choice(MATRICES))
@@ -142,7 +148,8 @@ class Block:
         """Return a tuple that was there before, or one of arrays, of which some may be the same."""
         if self.wholes and self.random.random() < 0.25:
             return self.random.choice(self.wholes)
-        return self.pack([self.counter, *[self.any() for _ in range(self.random.randint(1, 4))]])
+        arrays = [self.any() for _ in range(self.random.randint(1, 4))]
+        return self.pack([self.counter, *map(self.spend, arrays)])
 
     def take_apart(self, whole: str) -> str:
         """Let a tuple be used, as it is and its elements, and return its name."""
@@ -235,7 +242,7 @@ def _cut_from(block: Block, matrix: str) -> str:
 
 
 def _update(block: Block) -> None:
-    _update_of(block, block.matrix())
+    _update_of(block, block.spend(block.matrix()))
 
 
 def _update_of(block: Block, matrix: str) -> None:
@@ -272,7 +279,7 @@ def _loop(block: Block) -> None:
     """Run a loop over a tuple or over a single array."""
     if block.depth >= MOST_DEPTH:
         return
-    state = block.matrix() if block.random.random() < 0.1 else block.whole()
+    state = block.spend(block.matrix()) if block.random.random() < 0.1 else block.whole()
     kind = block.type_of(state)
     condition = block.inner(kind)
     if kind.startswith("("):
@@ -292,8 +299,13 @@ def _choose(block: Block) -> None:
     """Run one of some branches, which are given tuples or single arrays and return either."""
     if block.depth >= MOST_DEPTH:
         return
-    kind = block.type_of(block.random.choice((block.any(), block.whole())))
-    given = [block.random.choice((block.any, block.whole))() for _ in range(block.random.randint(2, 3))]
+    count = block.random.randint(2, 3)
+    given = [block.random.choice((block.any, block.whole))() for _ in range(count)]
+    if block.random.random() < 0.5:
+        given = given[:1] * count
+    kind = block.type_of(block.random.choice((block.any(), *given)))
+    for name in given:
+        block.spend(name)
     names = []
     for operand in given:
         branch = block.inner(block.type_of(operand))

@@ -2,11 +2,13 @@
 
 A naive twin, from the definition alone: an array is whole from when it is written until something else is written to
 one of its bytes. Loops run three times, and of a conditional each branch. In HBM arrays lie where the plan of buffers
-says; scalars, and what is elsewhere, are taken to lie by themselves, and what is updated in place where it was.
+says. What is in other memories has no addresses there: of such a module the walk is made once more, with all in HBM.
+Scalars, which the scalar core keeps, are taken to lie by themselves.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, zip_longest
@@ -16,9 +18,11 @@ from tpusim.allocation.plan import plan_buffers
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW, ELEMENTWISE, IN_PLACE, RELAYOUTS, VIEWS, async_parts, long_form
-from tpusim.semantics.aliasing import behind_views, in_place_operands
+from tpusim.semantics.aliasing import behind_views
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 
 TRIPS = 3
 """The second trip reads what the first left behind, the third what a circle of two has brought back."""
@@ -26,6 +30,13 @@ TRIPS = 3
 
 def overwrites(module: Module) -> list[str]:
     """Return what is wrong with where the arrays of a scheduled module lie and when they are written."""
+    text = module.text
+    in_hbm = re.sub(r"\{:S\(\d+\)\}|:?S\(\d+\)", "", text)
+    return _faults(module) or (_faults(parse_module(SourceText("all in HBM", in_hbm))) if in_hbm != text else [])
+
+
+def _faults(module: Module) -> list[str]:
+    """Return what is wrong with the arrays that have addresses."""
     walk = _Walk(module)
     results = walk.run(module.entry, [])
     walk.read("the caller", results)
@@ -41,7 +52,7 @@ def overwrites(module: Module) -> list[str]:
 
 @dataclass(frozen=True)
 class Place:
-    """A stretch of memory: its first byte, below 0 where nobody says which it is, and how many there are."""
+    """A stretch of memory: its first byte, below 0 where nobody says which that is, and how many there are."""
 
     begin: int
     n_bytes: int
@@ -194,10 +205,6 @@ def _kernel(walk: _Walk, frame: _Frame, instruction: Instruction) -> list[Array]
 
 def _write(walk: _Walk, frame: _Frame, instruction: Instruction, places: list[Place]) -> list[Array]:
     """Write results, each over what is read element by element if it is over an operand at all."""
-    for at, number in in_place_operands(walk.module, instruction).items():
-        updated = frame.values[instruction.operands[number]][0].place
-        if places[at].begin < 0 and updated.begin < 0:
-            places[at] = updated
     for at, place in enumerate(places):
         for number, name in enumerate(instruction.operands):
             over = [array.place for array in frame.values[name] if array.place.overlaps(place)]

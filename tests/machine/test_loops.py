@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -48,13 +49,13 @@ def test_a_trip_that_waits_in_a_branch_of_few_devices_stands_for_no_other():
 
 def steady_trips(cohorts: int, devices: int, lengths_ps: list[dict[int, int]], enough: int = 0, beside=()) -> int:
     """Return how many trips are played before all may jump; every device's trip takes as long as stated."""
-    watch = LoopWatch(cohorts, devices)
+    watch = LoopWatch(cohorts, lambda: devices)
     for trip, lengths in enumerate(lengths_ps, start=1):
         for number in lengths:
             watch.begin(number, trip)
         for number, length_ps in lengths.items():
             watch.end(number, length_ps, was_alone=trip not in beside, is_enough=trip == enough)
-        if watch.jump_after:
+        if min(watch.steady_after, watch.enough_after) < inf:
             return trip
     return 0
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 import simpy
@@ -96,31 +94,6 @@ def test_shares_are_max_min_fair(wanted):
         full = [link for link in own if used[link] >= 1 - 1e-9]
         rivals = [[s for s, d in zip(speeds, shares, strict=True) if link in d] for link in full]
         assert speed == pytest.approx(1.0) or any(speed >= max(others) - 1e-9 for others in rivals)
-
-
-def test_what_repeats_is_counted():
-    """One transfer of 45 kB on two links, and three more like it that nobody played."""
-    env = simpy.Environment()
-    network, load = Network(env, pod_of("v5e:4x4"), CHIP), load_of(0, 2)
-    mark = network.mark()
-    network.begin(load, 1.0, lambda end_ps: None)
-    env.run()
-    network.repeat(mark, 3)
-    assert [use.n_bytes for use in network.uses()] == [180e3, 180e3]
-
-
-def test_places_to_repeat_from_take_no_memory():
-    """A program of a thousand loops that communicate asks for one before each trip, whatever has been moved before."""
-    network = Network(simpy.Environment(), pod_of("v5e:4x4"), CHIP)
-    loads = [load_of(0, 1) for _ in range(500)]
-    for load in loads:
-        network.begin(load, 1.0, lambda end_ps: None)
-    tracemalloc.start()
-    places = [network.mark() for _ in range(500)]
-    used_bytes, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(network.since(places[0])) == 0
-    assert used_bytes < 100 * len(places)
 
 
 def test_links_of_equal_runs_are_equal():

@@ -49,7 +49,8 @@ class Machine:
                 begin_ps, mark = self.now_ps, self.recorder.whole.mark()
                 self.visit(below)
                 end_ps = self.now_ps + amount * (self.now_ps - begin_ps)
-                self.recorder.whole.repeat(f"l{level}", mark, (self.now_ps, end_ps), amount)
+                span = mark, self.recorder.whole.mark()
+                self.recorder.whole.repeat(f"l{level}", span, (self.now_ps, end_ps), amount)
                 self.now_ps = end_ps
 
     def visit(self, level):

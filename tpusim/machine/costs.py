@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -16,7 +16,7 @@ from tpusim.hardware.pod import Pod
 from tpusim.machine.placement import DeviceSet, Groups
 from tpusim.nesting import walk_nested
 from tpusim.program.module import inner_lists
-from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, HostTransfer, Kernel, Loop
+from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, Kernel, Loop, meets_host
 from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
@@ -121,6 +121,25 @@ def _choices_of(step: Loop | Branch) -> tuple[dict[int, tuple[int, ...]], tuple[
     return stated, ()
 
 
+def _within(loop: Loop) -> Iterator[AnyStep]:
+    """Yield the steps that a loop holds, those of shared lists once."""
+    lists = {id(listed): listed for listed in inner_lists(loop)}
+    todo = list(lists.values())
+    while todo:
+        for step in todo.pop():
+            yield step
+            new = {id(listed): listed for listed in inner_lists(step) if id(listed) not in lists}
+            lists |= new
+            todo += new.values()
+
+
+def _first_of(first: dict[int, int], number: int) -> int:
+    """Return which device stands for all that one is joined to."""
+    while first.setdefault(number, number) != number:
+        number = first[number]
+    return number
+
+
 class Costs:
     """Tables that fill as the steps of a run come up."""
 
@@ -147,6 +166,7 @@ class Costs:
         self.message = cache(self._message)
         self._places = ByIdentity(self._places_of, alike)
         self._choices = ByIdentity(_choices_of)
+        self.are_apart: ByIdentity[Loop, [DeviceSet], bool] = ByIdentity(self._are_apart)
         self.other_plans = ByIdentity(self._other_plans, alike)
         # Asked by every device of a group, of which there may be as many as devices.
         self._sizes: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
@@ -190,7 +210,7 @@ class Costs:
             return self._traits[id(steps)][0]
         found = Traits(
             communicates=any(isinstance(step, Collective | ChannelTransfer) for step in steps),
-            meets_host=any(isinstance(step, HostTransfer) for step in steps),
+            meets_host=any(map(meets_host, steps)),
             varies=any(
                 isinstance(step, Loop | Branch) and any(len(choice.values) > 1 for choice in step.choices)
                 for step in steps
@@ -202,6 +222,25 @@ class Costs:
         # With the steps, so that no others can take their address.
         self._traits[id(steps)] = found, steps
         return found
+
+    def _are_apart(self, loop: Loop, devices: DeviceSet) -> bool:
+        """Return whether devices that do not wait for each other in a loop share no link: each has its own pace."""
+        steps = list(_within(loop))
+        if any(isinstance(step, ChannelTransfer) for step in steps):
+            return False
+        first: dict[int, int] = {}
+        used: dict[int, set[int]] = {}
+        for step in (step for step in steps if isinstance(step, Collective)):
+            for group, plan in zip(self.groups(step, devices), self.plan_of_each(step, devices), strict=True):
+                joined = {_first_of(first, number) for number in group}
+                least = min(joined)
+                first |= dict.fromkeys(joined, least)
+                links = used.setdefault(least, set())
+                links.update(plan.load.links.tolist())
+                for other in joined - {least}:
+                    links |= used.pop(other, set())
+        count = sum(map(len, used.values()))
+        return count == len(set[int]().union(*used.values()))
 
     def rates_of(self, number: int) -> tuple[tuple[str, float], ...]:
         """Return what of a device's rates is other than its fellows'."""

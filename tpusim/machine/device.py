@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from itertools import chain, cycle, repeat
+from functools import cached_property
+from itertools import chain, cycle, islice, repeat
 from typing import Any, TypeGuard
 
 import msgspec
@@ -42,6 +43,8 @@ class HostQueues:
         self.outfeed: Store | None = None
         # The ways, to the host or from it, whose feeds have no more to give or to take.
         self.ended: set[bool] = set()
+        # Whether a recorded infeed has fewer items than the program takes.
+        self.will_end = False
         # What was sent out and is still here, and who waits until nothing is.
         self._left = 0
         self._empty: Event | None = None
@@ -52,6 +55,8 @@ class HostQueues:
     def feed(self, pace: Feed, link: SharedMemory, program: Program) -> None:
         """Make items ready at a pace and bring them over a link, in the order in which a program takes them."""
         self.infeed = Store(self._env, pace.depth)
+        taken = islice(_taken_in(program), len(pace.times) + 1)
+        self.will_end = pace.kind == "file" and sum(1 for _ in taken) > len(pace.times)
         sizes = [step.n_bytes for step in program.feeds if not step.to_host]
         # A device that chooses to go on for longer is sent them once more, in the order of the text.
         self._env.process(self._produce(pace, link, self.infeed, chain(_taken_in(program), cycle(sizes))))
@@ -189,6 +194,11 @@ class Device:
             self.host.feed(options.infeed, self.memories[HOST_IN], cohort.program)
         if options.outfeed is not None:
             self.host.drain(options.outfeed, self.memories[HOST_OUT])
+
+    @cached_property
+    def shares_host_link(self) -> bool:
+        """Whether another device that is simulated has the same link to the host."""
+        return self.world.shares_host_link(self.cohort)
 
     @property
     def is_alone(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING
@@ -84,17 +84,17 @@ class LoopWatch:
     """One visit of all devices to a loop.
 
     If a trip took all of them equally long, and the one before as well, no device has moved against another, so that
-    the next will be the same. Groups of devices that have nothing to do with each other may each keep a time of their
-    own: but a delay passes on by at least one device with each trip, so that after as many trips without a change there
-    is none to come. Then all jump ``steady_after`` one trip; or, ``enough_after`` one, what was played has to do: where
-    enough was before the visit, its first trip.
+    the next will be the same. Groups of devices that have nothing to do with each other, and share no link, may each
+    keep a time of their own: but a delay passes on by at least one device with each trip, so that after as many trips
+    without a change, for which ``patience`` is asked, there is none to come. Then all jump ``steady_after`` one trip;
+    or, ``enough_after`` one, what was played has to do: where enough was before the visit, its first trip.
     """
 
-    def __init__(self, cohorts: int, devices: int, *, is_enough: bool = False) -> None:
+    def __init__(self, cohorts: int, patience: Callable[[], float], *, is_enough: bool = False) -> None:
         self.steady_after: float = inf
         self.enough_after: float = 1 if is_enough else inf
         self._count = cohorts
-        self._patience = devices
+        self._patience = patience
         self._trip: dict[int, int] = {}
         self._length_ps: dict[int, int] = {}
         self._steady_ps: dict[int, int] = {}
@@ -131,7 +131,7 @@ class LoopWatch:
         """Return whether the trips up to one that all have ended stand for those to come."""
         alike = len(set(self._length_ps.values())) == 1
         steady = trip - max(self._since.values())
-        return steady >= (1 if alike else self._patience)
+        return steady >= (1 if alike else self._patience())
 
 
 class World:
@@ -202,6 +202,12 @@ class World:
         if self.for_all or len(cohort.members) > 1:
             return SharedMemory(self.env, rate / devices[chip])
         return self._host_links.setdefault((chip, link), SharedMemory(self.env, rate))
+
+    def shares_host_link(self, cohort: Cohort) -> bool:
+        """Return whether a device has its link to the host together with another one that is simulated."""
+        chip = self.pod.chip_of(cohort.number)
+        others = (one for one in self.cohorts if one is not cohort and len(one.members) == 1)
+        return len(cohort.members) == 1 and any(self.pod.chip_of(one.number) == chip for one in others)
 
     @cached_property
     def _sharers(self) -> tuple[Counter[int], Counter[int]]:

@@ -9,11 +9,21 @@ from typing import Any
 
 import msgspec
 
-from tpusim.hardware.units import HOST
 from tpusim.nesting import depth_first
 from tpusim.program.buffers import Buffer
 from tpusim.program.provenance import Provenance
-from tpusim.program.steps import AnyStep, Branch, Call, ChannelTransfer, Collective, Copy, HostTransfer, Kernel, Loop
+from tpusim.program.steps import (
+    AnyStep,
+    Branch,
+    Call,
+    ChannelTransfer,
+    Collective,
+    Copy,
+    HostTransfer,
+    Kernel,
+    Loop,
+    meets_host,
+)
 
 FORMAT = "tpusim-program-2"
 
@@ -115,12 +125,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     @cached_property
     def uses_host(self) -> bool:
         """Whether some step uses the link to the host, which the devices of a chip share."""
-        copies, kernels = self._by_kind.get(Copy, ()), self._by_kind.get(Kernel, ())
-        return (
-            HostTransfer in self._by_kind
-            or any(HOST in (copy.source_space, copy.target_space) for copy in copies)
-            or any(stream.space == HOST for kernel in kernels for stream in kernel.streams)
-        )
+        return any(meets_host(step) for kind in (HostTransfer, Copy, Kernel) for step in self._by_kind.get(kind, ()))
 
     @cached_property
     def devices_needed(self) -> int:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from tpusim.hardware.units import HBM, SMEM, VMEM, MemorySpace
+from tpusim.hardware.units import HBM, HOST, SMEM, VMEM, MemorySpace
 from tpusim.program.work import Floor, Stream, TileClass, TilePart, VectorLoop, Work
 
 
@@ -237,3 +237,12 @@ class Call(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
 AnyStep = Kernel | Copy | Wait | Collective | HostTransfer | ChannelTransfer | Loop | Branch | Call
 Steps = tuple[AnyStep, ...]
 """A list of steps: of a program, or of what a step holds."""
+
+
+def meets_host(step: AnyStep) -> bool:
+    """Return whether a step by itself uses the link to the host, which the devices of a chip share."""
+    if isinstance(step, Copy):
+        return HOST in (step.source_space, step.target_space)
+    if isinstance(step, Kernel):
+        return any(stream.space == HOST for stream in step.streams)
+    return isinstance(step, HostTransfer)

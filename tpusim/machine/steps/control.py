@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Generator
+from functools import partial
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 from tpusim.machine.choices import Choices
@@ -56,7 +58,8 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         if known and rounds and is_alone and rounds.is_whole and (choices := device.chooser.kept(made)) is not None:
             _enter(known, choices, _visited(core, begin_ps, mark))
         if watch:
-            watch.end(device.number, core.now_ps - begin_ps, was_alone=is_alone, is_enough=world.is_enough(done))
+            was_alone = is_alone and not _is_paced(core, world.costs.loop(loop))
+            watch.end(device.number, core.now_ps - begin_ps, was_alone=was_alone, is_enough=world.is_enough(done))
         steady_ps = _steady_ps(core, loop, watch, done, begin_ps if is_alone else None)
         if done < trips and steady_ps is not None:
             done += yield from played.jump(trips - done, steady_ps)
@@ -180,9 +183,10 @@ def _waits_for_others(core: Core, traits: Traits) -> bool:
 
 
 def _is_paced(core: Core, traits: Traits) -> bool:
-    """Return whether some steps meet a host that has a pace of its own, which makes every run of them another."""
-    host = core.device.host
-    return traits.meets_host and (host.infeed is not None or host.outfeed is not None)
+    """Return whether some steps meet a host that has a pace of its own, or others to serve: no run is like another."""
+    device = core.device
+    is_shared = device.host.infeed is not None or device.host.outfeed is not None or device.shares_host_link
+    return traits.meets_host and is_shared
 
 
 def _watch(core: Core, loop: Loop) -> LoopWatch | None:
@@ -196,9 +200,16 @@ def _watch(core: Core, loop: Loop) -> LoopWatch | None:
     key = id(loop), visit
     if key not in world.loop_watches:
         is_enough = world.played.is_enough
-        watch = LoopWatch(len(world.cohorts), world.member_count, is_enough=is_enough)
+        patience = partial(_patience, core, loop)
+        watch = LoopWatch(len(world.cohorts), patience, is_enough=is_enough)
         world.loop_watches[key] = watch
     return world.loop_watches[key]
+
+
+def _patience(core: Core, loop: Loop) -> float:
+    """Return how many trips without a change tell that none is to come, where groups of devices keep their paces."""
+    world = core.device.world
+    return world.member_count if world.costs.are_apart(loop, core.device.cohort.devices) else inf
 
 
 def _steady_ps(core: Core, loop: Loop, watch: LoopWatch | None, done: int, begin_ps: int | None) -> int | None:
@@ -219,8 +230,10 @@ def _steady_ps(core: Core, loop: Loop, watch: LoopWatch | None, done: int, begin
 
 def _is_enough(core: Core, loop: Loop, done: int) -> bool:
     """Return whether the trips that a device by itself has played stand for all to come."""
-    traits = core.device.world.costs.loop(loop)
-    return not (traits.varies or _waits_for_others(core, traits)) and core.device.world.is_enough(done)
+    device = core.device
+    traits = device.world.costs.loop(loop)
+    may_differ = traits.varies or _waits_for_others(core, traits) or (traits.meets_host and device.host.will_end)
+    return not may_differ and device.world.is_enough(done)
 
 
 def _known_trips(core: Core, loop: Loop) -> Trips | None:
