@@ -92,6 +92,8 @@ class Block:
     wholes: list[str] = field(default_factory=list)
     given: list[str] = field(default_factory=list)
     counter: str = ""
+    # Devices may take different branches: what all have to do together is in none.
+    is_branch: bool = False
 
     def __post_init__(self) -> None:
         self.random = self.code.random
@@ -160,7 +162,7 @@ class Block:
 
     def inner(self, kind: str) -> Block:
         """Return a computation that is given an array, or a tuple that begins with a number."""
-        block = Block(self.code, self.depth + 1)
+        block = Block(self.code, self.depth + 1, is_branch=self.is_branch)
         if kind.startswith("("):
             parameter = block.add(kind, "parameter(0)")
             block.counter = block.add("s32[]", f"get-tuple-element({parameter}), index=0")
@@ -263,14 +265,11 @@ def _keep(block: Block) -> None:
 
 def _send(block: Block) -> None:
     """Send a matrix to the next device, and mostly write over it."""
-    if not block.code.is_partitioned or block.depth:
+    if not block.code.is_partitioned or block.is_branch:
         return
     matrix = block.matrix()
-    pairs = "{{0,1},{1,2},{2,3},{3,0}}"
-    channel = len(block.lines) + 1
-    block.make(
-        block.type_of(matrix), f"collective-permute({matrix}), channel_id={channel}, source_target_pairs={pairs}"
-    )
+    sent = f"channel_id={block.code.n_names}, source_target_pairs={{{{0,1}},{{1,2}},{{2,3}},{{3,0}}}}"
+    block.make(block.type_of(matrix), f"collective-permute({matrix}), {sent}")
     if block.random.random() < 0.7:
         _update_of(block, matrix)
 
@@ -309,6 +308,7 @@ def _choose(block: Block) -> None:
     names = []
     for operand in given:
         branch = block.inner(block.type_of(operand))
+        branch.is_branch = True
         branch.take_steps(block.random.randint(0, 3))
         names.append(branch.finish(branch.result(kind)))
     operands = ", ".join([block.counter, *given])

@@ -1,6 +1,7 @@
-"""Programs that the compiler once gave memory in which something was read after it was written over, as small as can be.
+"""Programs that once lay in memory so that something was read after it was written over, each as small as it can be.
 
-Words in capitals stand for what they have in common: see ``WORDS``.
+Beside them are programs that are scheduled by hand, so that this is so in them. Words in capitals stand for what they
+have in common: see ``WORDS``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ WORDS = {
     "PAIR": "(MATRIX, MATRIX)",
     "MATRIX": "f32[128,128]",
     "ROW": "f32[8,128]",
+    "SCHEDULED": "HloModule m, is_scheduled=true",
+    "DONATED": "input_output_alias={ {0}: (0, {}, may-alias) }",
     "TIMES": "lhs_contracting_dims={1}, rhs_contracting_dims={0}",
     "ELEMENT": "get-tuple-element",
     "UPDATE": "dynamic-update-slice",
@@ -253,7 +256,7 @@ ENTRY e {
  new = MATRIX UPDATE(s, u, z, z)
  b = MATRIX ELEMENT(kept), index=1
  ROOT out = (MATRIX, MATRIX, MATRIX) tuple(a, new, b) }""",
-    "a donated argument is read when the result has been made": """HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }
+    "a donated argument is read when the result has been made": """HloModule m, DONATED
 ENTRY e {
  x = MATRIX parameter(0)
  y = MATRIX parameter(1)
@@ -272,3 +275,129 @@ ENTRY e {
  ROOT out = MATRIX add(c, d) }""",
 }
 """By what happens in them."""
+
+BY_HAND = {
+    "what was updated is read": (
+        """SCHEDULED
+ENTRY e {
+ x = MATRIX parameter(0)
+ NINES
+ s = MATRIX sine(x)
+ new = MATRIX UPDATE(s, u, z, z)
+ ROOT d = MATRIX dot(HERE, new), TIMES }""",
+        *("s", "x", "e/d reads s, which was written over"),
+    ),
+    "an argument is updated": (
+        """SCHEDULED
+ENTRY e {
+ x = MATRIX parameter(0)
+ NINES
+ s = MATRIX sine(x)
+ ROOT new = MATRIX UPDATE(HERE, u, z, z) }""",
+        *("x", "s", "e/new is written over x, which has to stay as it is"),
+    ),
+    "a constant is updated": (
+        """SCHEDULED
+ENTRY e {
+ x = MATRIX parameter(0)
+ NINES
+ c = MATRIX constant({...})
+ s = MATRIX sine(x)
+ ROOT new = MATRIX UPDATE(HERE, u, z, z) }""",
+        *("c", "s", "e/new is written over c, which has to stay as it is"),
+    ),
+    "what one of two branches may have updated is read": (
+        """SCHEDULED
+update { GIVEN
+ NINES
+ ROOT new = MATRIX UPDATE(a, u, z, z) }
+negate { GIVEN
+ ROOT new = MATRIX negate(b) }
+ENTRY e {
+ n = s32[] parameter(0)
+ x = MATRIX parameter(1)
+ s = MATRIX sine(x)
+ both = STATE tuple(n, s, x)
+ chosen = MATRIX conditional(n, both, both), branch_computations={update, negate}
+ ROOT d = MATRIX dot(HERE, chosen), TIMES }""",
+        *("s", "x", "e/d reads s, which was written over"),
+    ),
+    "a loop swaps its arrays": (
+        """SCHEDULED
+more { CONDITION }
+step { GIVEN
+ ROOT out = STATE tuple(j, HERE) }
+ENTRY e {
+ x = MATRIX parameter(0)
+ zero = s32[] constant(0)
+ s = MATRIX sine(x)
+ t = MATRIX cosine(x)
+ start = STATE tuple(zero, s, t)
+ end = STATE while(start), condition=more, body=step
+ first = MATRIX ELEMENT(end), index=1
+ second = MATRIX ELEMENT(end), index=2
+ ROOT d = MATRIX dot(first, second), TIMES }""",
+        *("b, a", "a, b", "e/d reads s, which was written over"),
+    ),
+    "what is under way is updated": (
+        """SCHEDULED
+ENTRY e {
+ x = MATRIX parameter(0)
+ NINES
+ s = MATRIX sine(x)
+ t = MATRIX cosine(x)
+ start = (MATRIX, MATRIX) collective-permute-start(s), source_target_pairs={{0,0}}
+ new = MATRIX UPDATE(HERE, u, z, z)
+ done = MATRIX collective-permute-done(start)
+ ROOT d = MATRIX dot(done, new), TIMES }""",
+        *("s", "t", "e/start reads s, which was written over"),
+    ),
+    "an array is returned twice": (
+        """SCHEDULED
+ENTRY e {
+ x = MATRIX parameter(0)
+ s = MATRIX sine(x)
+ t = MATRIX cosine(x)
+ ROOT out = PAIR tuple(s, HERE) }""",
+        *("s", "t", "two results, s and s, share memory"),
+    ),
+    "an argument is returned": (
+        """SCHEDULED
+ENTRY e {
+ x = MATRIX parameter(0)
+ s = MATRIX sine(x)
+ t = MATRIX cosine(x)
+ ROOT out = PAIR tuple(s, HERE) }""",
+        *("x", "t", "the result x lies in x, which has to stay as it is"),
+    ),
+    "an argument is turned where it lies": (
+        """SCHEDULED, DONATED
+ENTRY e {
+ x = MATRIX parameter(0)
+ t = MATRIX HERE
+ ROOT out = (MATRIX) tuple(t) }""",
+        *("transpose(x), dimensions={1,0}", "negate(x)", "e/t is written over x before it has read it"),
+    ),
+    "a kernel turns an argument where it lies": (
+        """SCHEDULED, DONATED
+kernel {
+ p = MATRIX parameter(0)
+ n = MATRIX negate(p)
+ ROOT r = MATRIX HERE }
+ENTRY e {
+ x = MATRIX parameter(0)
+ t = MATRIX fusion(x), kind=kLoop, calls=kernel
+ ROOT out = (MATRIX) tuple(t) }""",
+        *("reverse(n), dimensions={0}", "add(n, p)", "e/t is written over x before it has read it"),
+    ),
+    "two arguments lie where one result does": (
+        """SCHEDULED, input_output_alias={ {0}: (0, {}, may-alias) }, buffer_donor={ (1, {}) }
+ENTRY e {
+ x = MATRIX parameter(0)
+ y = MATRIX parameter(1)
+ t = MATRIX sine(y)
+ ROOT out = (MATRIX) tuple(HERE) }""",
+        *("y", "t", "y is written over x, which has to stay as it is"),
+    ),
+}
+"""By what is wrong with them: a text, what stands in ``HERE`` if it is wrong and if it is right, what is reported."""

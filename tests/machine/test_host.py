@@ -236,3 +236,39 @@ def test_a_transfer_is_recorded_with_its_bytes_on_its_way(to_host, link, is_asyn
     assert record.units[link] == (1_000_000 if is_async else TRANSFER_PS)
     assert record.activity == {link: 16e3, "hbm": 8e3}
     assert (record.row == "core") is not is_async
+
+
+@pytest.mark.parametrize(("pace", "spread"), [("normal:200us:50us:1", 0.02), ("exponential:200us:1", 0.08)])
+def test_trips_that_were_played_stand_for_the_others_on_average(pace, spread):
+    """Of twenty thousand draws those that were played have nearly the mean; each by itself may be far from it."""
+    assert run(loop_of(INFEED, trips=20_000), infeed=pace).total_ps == pytest.approx(20_000 * 200e6, rel=spread)
+
+
+def test_a_recorded_pace_ends_however_many_trips_a_loop_has(tmp_path):
+    """Three thousand batches for a hundred thousand trips."""
+    path = tmp_path / "pace.txt"
+    path.write_text("200\n" * 3000, encoding="utf-8")
+    with pytest.raises(SimulationError, match="recorded feed has ended"):
+        run(loop_of(INFEED, trips=100_000), infeed=str(path))
+
+
+FETCH = Copy(name="f", opcode="copy-start", n_bytes=1e6, source_space="host", target_space="hbm")
+
+
+def test_trips_that_share_the_link_to_the_host_differ():
+    """Copies beside a queue that fills at first: all that comes over the link takes its time."""
+    end = Wait(name="e", opcode="copy-done", needs=("f",))
+    fed = [run(INFEED, loop_of(FETCH, end, trips=trips), infeed="1us", depth=1000).total_ps for trips in (50, 100)]
+    alone = [run(loop_of(FETCH, end, trips=trips)).total_ps for trips in (50, 100)]
+    assert fed[1] - fed[0] < 1.5 * (alone[1] - alone[0])
+
+
+def test_devices_of_a_chip_that_come_later_share_its_link():
+    """One device of each chip is late: what both bring over the link takes twice what one does."""
+    chip = load_chip("v7x")
+    late = Branch(name="b", opcode="conditional", branches=((), (KERNEL,)), choices=(Choice((1,), (1,)), Choice((0,))))
+    end = Wait(name="e", opcode="copy-done", needs=("f",))
+    program = program_of(late, loop_of(FETCH, end, trips=500), devices=2)
+    run_of_two = simulate_pod([program], chip, parse_topology("v7x:1x1x1"), None, RunOptions(False, True))
+    least_ps = 2 * 500 * FETCH.n_bytes / chip.host.bandwidth_bytes_per_second * 1e12
+    assert least_ps <= run_of_two.last.total_ps

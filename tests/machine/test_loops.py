@@ -285,3 +285,56 @@ def test_links_carry_what_they_do_if_all_is_played(monkeypatch):
     skipped = tpusim.simulate(TRACES / "ring_matmul.v7x_4x4x4.hlo.txt.gz")
     assert len(skipped.timeline.records) < len(played.timeline.records)
     assert skipped.pod.links == played.pod.links
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_what_is_chosen_in_calls_goes_on_from_call_to_call(is_async):
+    """Of ten calls beside the core, or on it, the first takes one branch and the others another."""
+    choice = Branch(name="b", opcode="conditional", branches=((), (KERNEL,)), choices=(Choice((0, *[1] * 9)),))
+    call = Call(name="c", opcode="call", body=(choice,), is_async=is_async)
+    end = Wait(name="end", opcode="async-done", needs=("c",))
+    loop = Loop(name="l", opcode="while", trips=10, body=(call, end) if is_async else (call,))
+    records = simulate_pod([Program(name="p", chip="v5e", steps=(loop,))], load_chip("v5e")).timelines[0].records
+    assert sum(record.count for record in records if record.is_kernel) == 9
+
+
+def sent(pair, n_bytes: float, name: str):
+    """Return a permute between two devices."""
+    return msgspec.structs.replace(collective("collective-permute", n_bytes, pairs=(pair,)), name=name)
+
+
+def link_bytes(run) -> dict[tuple[int, str], float]:
+    """Return the bytes that each link carried."""
+    return {(use.chip, use.way): use.n_bytes for use in run.links}
+
+
+def test_links_carry_once_what_is_sent_before_a_loop():
+    """Two devices are late by a message of their own: the trips of the others do not multiply it."""
+    first = [sent((0, 3), 2.0**26, f"s{number}") for number in range(2)]
+    loop = Loop(name="l", opcode="while", trips=1000, body=(collective("all-reduce", 4096, ((0, 1, 2, 3),)),))
+    parts = [link_bytes(run("v5e:2x2", *steps, apart=True)) for steps in (first, [loop], [*first, loop])]
+    assert parts[2] == {link: sum(one.get(link, 0.0) for one in parts[:2]) for link in parts[0] | parts[1]}
+
+
+def in_a_row(text: str, before, body, trips: int, after):
+    """Return the picoseconds of a loop between other steps, and those of its trips one after the other, in no loop."""
+    loop = Loop(name="l", opcode="while", trips=trips, body=body)
+    chosen = (*before, loop, *after), (*before, *body * trips, *after)
+    found = [run(text, *steps, apart=True) for steps in chosen]
+    overhead_ps = trips * load_chip("v5e").fixed.loop_iteration_seconds * 1e12
+    return found[0].last.total_ps - overhead_ps, found[1].last.total_ps
+
+
+def test_groups_that_share_links_drift_past_each_other():
+    """Two permutes on one link, of paces of their own: neither trip is like the one before for long."""
+    body = (sent((0, 2), 1e6, "a"), only((1, 3), KERNEL, name="b"), sent((1, 3), 7e5, "c"))
+    looped, played = in_a_row("v5e:4x1", (), body, 400, ())
+    assert looped == pytest.approx(played, rel=0.01)
+
+
+@pytest.mark.parametrize("trips", [150, 200, 400])
+def test_devices_that_have_jumped_do_not_make_trips_longer(trips):
+    """What they do next is in the way of those that are still in the loop, for some of their trips and not for all."""
+    pair = sent((0, 7), 8e6, "p")
+    looped, played = in_a_row("v5e:2x4", (), (pair, KERNEL), trips, (sent((3, 5), 128e6, "q"),))
+    assert looped == pytest.approx(played, rel=0.06)
