@@ -142,7 +142,9 @@ def test_stated_sharing_is_followed():
     assert one(program, "b").last == program.schedule.index("r")
 
 
-@pytest.mark.parametrize(("alias", "kinds"), [("", ["argument", "output"]), (" { {}: (0, {}, may-alias) }", ["argument"])])
+@pytest.mark.parametrize(
+    ("alias", "kinds"), [("", ["argument", "output"]), (" { {}: (0, {}, may-alias) }", ["argument"])]
+)
 def test_only_a_donated_argument_is_written_over(alias, kinds):
     """A caller keeps the others whole, whatever ``aliasing_operands`` would let a kernel do."""
     config = '{"aliasing_operands":{"lists":[{"indices":["0","1"]}]}}'

@@ -54,7 +54,9 @@ def test_how_many_points_constraints_exclude_is_said(capsys, tmp_path):
     study = tmp_path / "small.toml"
     text = f'programs = "{LSTM}"\n[axes]\n"mxu.count" = [1, 2, 3]\n[constraints]\n"mxu.count" = "< 2"\n'
     study.write_text(text, encoding="utf-8")
-    assert "1 points (simulated): 1 ok (2 more excluded by constraints)" in output_of(capsys, "sweep", str(study), *HERE)
+    assert "1 points (simulated): 1 ok (2 more excluded by constraints)" in output_of(
+        capsys, "sweep", str(study), *HERE
+    )
     page = json.loads(output_of(capsys, "sweep", str(study), *HERE, "--json"))
     assert (page["excluded"], len(page["rows"])) == (2, 1)
 
