@@ -206,6 +206,82 @@ def test_a_scatter_of_one_update_is_an_update_in_place(row, region):
     assert made.entry.root.opcode == "dynamic-update-slice"
 
 
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("subtract(a, b)", lambda old, new: old - new),
+        ("subtract(b, a)", lambda old, new: new - old),
+        ("add(b, a)", lambda old, new: new + old),
+        ("select(c, b, a)", lambda old, new: np.where(old > new, new, old)),
+    ],
+)
+def test_what_a_scatter_does_with_old_and_new_is_kept(made, expected):
+    """Whatever order its computation takes them in, and however many operations it has."""
+    region = (
+        "made { a = f32[] parameter(0)  b = f32[] parameter(1)  c = pred[] compare(a, b), direction=GT\n"
+        f"ROOT d = f32[] {made} }}\n"
+    )
+    entry = """
+    x = f32[8,4] parameter(0)
+    i = s32[1] parameter(1)
+    u = f32[4] parameter(2)
+    ROOT out = f32[8,4] scatter(x, i, u), update_window_dims={0}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=made
+    """
+    _, compiled = decomposed(entry, region)
+    x, u = normal(8, 4), normal(4)[::-1].copy()
+    wanted = x.copy()
+    wanted[3] = expected(x[3], u)
+    assert np.array_equal(values(compiled, x, np.int32([3]), u), wanted)
+
+
+def test_a_comparison_is_not_told_by_its_opcode():
+    """A scatter of truth values whose computation compares them stays right."""
+    region = (
+        "differ { a = pred[] parameter(0)  b = pred[] parameter(1)  ROOT d = pred[] compare(a, b), direction=NE }\n"
+    )
+    entry = """
+    x = pred[8] parameter(0)
+    i = s32[1] parameter(1)
+    u = pred[] parameter(2)
+    ROOT out = pred[8] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=differ
+    """
+    _, compiled = decomposed(entry, region)
+    x = np.arange(8) % 2 == 0
+    assert (values(compiled, x, np.int32([2]), np.bool_(True)) == (x & (np.arange(8) != 2))).all()
+
+
+def test_places_of_a_narrow_type_do_not_decide_between_equals():
+    """Eight bits begin again at 256."""
+    less = LESS.replace("f32[] parameter(1)", "f32[] parameter(1)  p = u8[] parameter(2)  q = u8[] parameter(3)")
+    entry = """
+    k = f32[600] parameter(0)
+    v = u8[600] iota(), iota_dimension=0
+    both = (f32[600], u8[600]) sort(k, v), dimensions={0}, is_stable=true, to_apply=less
+    ROOT out = u8[600] get-tuple-element(both), index=1
+    """
+    _, made = decomposed(entry, less.replace(" TYPE", ""))
+    assert (values(made, np.zeros(600, np.float32)) == np.arange(600).astype(np.uint8)).all()
+
+
+def test_a_number_scattered_by_narrow_indices_goes_to_one_place():
+    """Column 5 and not 261 as well."""
+    entry = """
+    i = u8[4] parameter(0)
+    nought = f32[] constant(0)
+    zeros = f32[4,600] broadcast(nought), dimensions={}
+    one = f32[] constant(1)
+    u = f32[4] broadcast(one), dimensions={}
+    ROOT out = f32[4,600] scatter(zeros, i, u), update_window_dims={}, inserted_window_dims={1},
+      input_batching_dims={0}, scatter_indices_batching_dims={0}, scatter_dims_to_operand_dims={1},
+      index_vector_dim=1, to_apply=add
+    """
+    _, made = decomposed(entry, ADD)
+    i = np.uint8([5, 0, 255, 7])
+    assert (values(made, i) == (np.arange(600) == i[:, None])).all()
+
+
 @pytest.mark.parametrize(("update", "scatters"), [("broadcast(number), dimensions={}", 0), ("parameter(1)", 1)])
 def test_a_number_scattered_once_a_row_is_selected(update, scatters):
     """As in the gradient of a cross-entropy; outside of the row it goes nowhere. Other numbers stay a scatter."""
@@ -245,6 +321,52 @@ def test_an_update_known_to_lie_inside_is_not_looked_at(start, is_inside):
     assert np.array_equal(values(made, x, u), expected)
     assert made.entry.root.opcode == "dynamic-update-slice"
     assert "select" not in opcodes(made)
+
+
+def test_a_division_in_eight_bits_stays_one():
+    """The reciprocal of 3 has too few digits, that of 2**-9 is beyond them."""
+    entry = """
+    x = f8e4m3fn[4] parameter(0)
+    c = f8e4m3fn[] constant(3)
+    d = f8e4m3fn[4] broadcast(c), dimensions={}
+    ROOT out = f8e4m3fn[4] divide(x, d)
+    """
+    assert decomposed(entry)[1].entry.root.opcode == "divide"
+
+
+DYNAMIC = """
+    p = f32[6,2] parameter(0)
+    n = s32[] constant(4)
+    z = f32[] constant(0)
+    d = f32[<=6,2] set-dimension-size(p, n), dimensions={0}
+    MADE
+    g = s32[] get-dimension-size(x), dimensions={0}
+    s = f32[] reduce(x, z), dimensions={0,1}, to_apply=add
+    ROOT r = (s32[], f32[]) tuple(g, s)
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "ten = f32[] constant(10)  b = f32[<=6,2] broadcast(ten), dimensions={}  x = f32[<=6,2] divide(d, b)",
+        "v = f32[2] parameter(1)  t = (f32[<=6,2], f32[2], f32[2]) batch-norm-training(d, v, v), epsilon=0.01,"
+        " feature_index=1  x = f32[<=6,2] get-tuple-element(t), index=0",
+        "x = f32[<=6,2] sort(d), dimensions={0}, is_stable=true, to_apply=less",
+        "c = f32[<=6,1] slice(d), slice={[0:6], [0:1]}  b = f32[<=6,1,2] broadcast(c), dimensions={0,1}"
+        "  x = f32[<=6,2] reshape(b)",
+    ],
+    ids=["divide", "normalise", "sort", "broadcast"],
+)
+def test_sizes_that_are_known_at_run_time_are_kept(made):
+    """What counts with the bounds instead computes something else; no step is left out of the whole compiler."""
+    text = DYNAMIC.replace("MADE", made)
+    regions = ADD + LESS.replace(" TYPE", "")
+    module = parse_module(SourceText("test", f"HloModule test\n{regions}\nENTRY main {{\n{text}\n}}\n"))
+    compiled = compile_module(module, Target(load_chip("v5e")))
+    inputs = [normal(6, 2), *([normal(2)] if "parameter(1)" in made else [])]
+    for ours, theirs in zip(values(compiled, *inputs), values(module, *inputs), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("number", "stays"), [("3", False), ("-0.1", False), ("0", True), ("inf", True)])
@@ -439,6 +561,18 @@ def test_a_batch_times_copies_of_one_matrix_is_one_product(weights, broadcast, n
     if sizes == (3, 5, 8):
         matrices = matrices.swapaxes(1, 2)
     assert close(values(made, a, w), np.einsum("bmk,bkn->bmn", np.float64(a), np.float64(matrices)), "dot")
+
+
+def test_wide_complex_numbers_are_narrowed_part_by_part():
+    """Neither is lost."""
+    entry = """
+    x = c128[3,3] parameter(0)
+    y = c64[3,3] convert(x)
+    ROOT out = c64[3,3] dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    """
+    _, made = decomposed(entry)
+    x = normal(3, 3).astype(np.complex128) * (1 + 2j)
+    np.testing.assert_allclose(values(made, x), x @ x, rtol=1e-5)
 
 
 def test_a_product_of_complex_matrices_is_three_of_their_parts():

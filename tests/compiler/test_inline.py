@@ -113,3 +113,37 @@ def test_a_program_that_is_long_itself_may_become_longer():
     """It has some 66,000 instructions with its calls written out, which is less than three times as many."""
     module = compiled(_deep(14, before=25_000), stop_after="inline")
     assert len(module.entry.instructions) == 1 + 25_000 + 2**13
+
+
+SENDING = """HloModule sending
+
+send { x = f32[8,128] parameter(0)  t = token[] after-all()
+  o = token[] outfeed(x, t), outfeed_shape=f32[8,128]{1,0}  ROOT z = f32[] constant(0) }
+
+less { p = (s32[], f32[8,128]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(5)  ROOT c = pred[] compare(i, n), direction=LT }
+
+body { p = (s32[], f32[8,128]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+  x = f32[8,128] get-tuple-element(p), index=1  z = f32[] call(x), to_apply=send
+  one = s32[] constant(1)  j = s32[] add(i, one)  ROOT r = (s32[], f32[8,128]) tuple(j, x) }
+
+ENTRY main {
+  x = f32[8,128] parameter(0)
+  zero = s32[] constant(0)
+  start = (s32[], f32[8,128]) tuple(zero, x)
+  first = (s32[], f32[8,128]) while(start), condition=less, body=body
+  second = (s32[], f32[8,128]) while(start), condition=less, body=body
+  c = f32[] call(x), to_apply=send
+  w = f32[8,128] custom-call(x), custom_call_target="Write", custom_call_has_side_effect=true
+  v = f32[8,128] custom-call(x), custom_call_target="Write", custom_call_has_side_effect=true
+  ROOT n = f32[8,128] negate(x)
+}
+"""
+
+
+def test_what_runs_for_what_it_does_is_kept():
+    """Two loops that are alike, a call and two custom calls, of which nothing is used."""
+    module = compiled(SENDING)
+    opcodes = [i.opcode for i in module.entry]
+    assert [opcodes.count(opcode) for opcode in ("while", "outfeed", "custom-call")] == [2, 1, 2]
+    assert sum(i.opcode == "outfeed" for c in module.computations for i in c) == 3
