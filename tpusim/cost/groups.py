@@ -41,25 +41,32 @@ class GroupPlans:
         # By what is done and how the chips lie, with the lowest corner of the group that it was made for.
         self._known: dict[tuple[Way, tuple[float, ...], bytes], tuple[CommunicationPlan, np.ndarray]] = {}
         # Layers repeat their collectives, and those of a large slice have hundreds of thousands of links.
-        self._joint: dict[tuple[Hashable, ...], CommunicationPlan] = {}
+        self._joint: dict[tuple[Hashable, ...], tuple[CommunicationPlan, bool]] = {}
 
     def at_once(self, step: Collective, groups: Sequence[Group]) -> CommunicationPlan:
         """Return what some groups (or pairs) of a collective ask of the network at once; ``NO_PLAN`` without groups."""
-        if not groups:
-            return NO_PLAN
+        return self._found(step, groups)[0] if groups else NO_PLAN
+
+    def are_alike(self, step: Collective, groups: Sequence[Group]) -> bool:
+        """Return whether all groups ask as much of the network, each of its own part, where no link is down."""
+        return self._found(step, groups)[1] if groups else True
+
+    def _found(self, step: Collective, groups: Sequence[Group]) -> tuple[CommunicationPlan, bool]:
         key = step.kind, step.shares, step.algorithm, self._by_size(step) and step.n_bytes, tuple(groups)
         if key not in self._joint:
             self._joint[key] = self._at_once(step, groups)
         return self._joint[key]
 
-    def _at_once(self, step: Collective, groups: Sequence[Group]) -> CommunicationPlan:
+    def _at_once(self, step: Collective, groups: Sequence[Group]) -> tuple[CommunicationPlan, bool]:
         plans, moves = self._planned(step, groups)
         slowest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
         # Messages do not wait for each other: one that goes far in a slice may last longer than one between slices.
         hops = max(plan.hops for plan in plans) if step.kind == "collective-permute" else slowest.hops
         load = joined([moved([plan.load for plan in plans], self._pod, moves)])
         plan = round_what_is_down(slowest._replace(load=load, hops=hops), self._pod)
-        return self._with_means(plan, groups)
+        distinct = {id(plan): plan for plan in plans}
+        asked = {(plan[1:], tuple(sorted(plan.load.n_bytes.tolist()))) for plan in distinct.values()}
+        return self._with_means(plan, groups), len(asked) == 1
 
     def of_each(self, step: Collective, groups: Sequence[Group]) -> list[CommunicationPlan]:
         """Return the plan of each group by itself."""

@@ -46,9 +46,11 @@ def cohorts_of(costs: Costs, assigned: Sequence[Assignment], options: RunOptions
     """Return which devices are simulated together, and a warning if they are not alike."""
     each = options.per_device or _paces_differ(assigned, options)
     permutes = any(step.kind == "collective-permute" for step in assigned[0].program.collectives)
-    # Seen at a glance: one program, without permutes and choices, on devices that are alike.
+    # Seen at a glance: one program, without permutes and choices, on devices that are alike and in groups that are.
     is_plain = not (each or permutes or _rates_differ(costs, assigned)) and _is_one_program(assigned)
-    if options.per_device is False or (is_plain and not _choices_differ(costs, assigned)):
+    if options.per_device is False or (
+        is_plain and not _choices_differ(costs, assigned) and _are_groups_alike(costs, assigned[0])
+    ):
         return ONE_FOR_ALL, ()
     cohorts = [] if each else _first_cohorts(costs, assigned, coarse=len(assigned) <= MOST_COARSE)
     if len(cohorts) == 1 and _is_one_program(assigned) and len(_first_cohorts(costs, assigned)) == 1:
@@ -117,6 +119,12 @@ def _choices_differ(costs: Costs, assigned: Sequence[Assignment]) -> bool:
         for step in program.choosers
         if len(step.choices) > 1 or step.choices[0].devices
     )
+
+
+def _are_groups_alike(costs: Costs, assigned: Assignment) -> bool:
+    """Return whether in every collective of a program all groups ask as much of the network."""
+    program, devices = assigned
+    return all(costs.are_alike(step, devices) for step in _distinct_collectives(program, coarse=False))
 
 
 def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool = False) -> Cohorts:

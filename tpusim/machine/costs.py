@@ -290,6 +290,10 @@ class Costs:
         """Return the plan of all groups of a collective at once."""
         return self._group_plans.at_once(step, self.groups(step, devices))
 
+    def are_alike(self, step: Collective, devices: DeviceSet) -> bool:
+        """Return whether all groups of a collective ask as much of the network, each of its own part."""
+        return self._group_plans.are_alike(step, self.groups(step, devices))
+
     def _plan_of_each(self, step: Collective, devices: DeviceSet) -> list[CommunicationPlan]:
         """Return the plan of each of a collective's groups by itself."""
         return self._group_plans.of_each(step, self.groups(step, devices))
