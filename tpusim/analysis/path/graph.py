@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tpusim.program.module import Program
-from tpusim.program.steps import AnyStep, ChannelTransfer, Wait
+from tpusim.program.module import Program, inner_lists
+from tpusim.program.steps import AnyStep, Call, ChannelTransfer, Wait
 from tpusim.timeline.records import CORE, SPARSECORE, PodRun, Record, Repeat, Timeline
 
 
@@ -39,7 +39,8 @@ class Lane(NamedTuple):
     """One of the time lines of a run that differ: its records, the devices that it is of, what the core issued, and
     what each asynchronous call did.
 
-    ``steps`` are those that its records number; none of a program beside the first.
+    ``jumps_ps`` says by when the clock jumps to when it arrives. ``steps`` are those that its records number, and
+    ``callers`` the calls that start a call; none of a program beside the first.
     """
 
     records: tuple[Record, ...]
@@ -47,8 +48,9 @@ class Lane(NamedTuple):
     core: Issued
     calls: dict[str, Issued]
     repeats: tuple[Repeat, ...]
-    jumps_ps: frozenset[int]
+    jumps_ps: dict[int, set[int]]
     steps: tuple[AnyStep, ...]
+    callers: dict[str, set[str]]
 
     def step_of(self, record: Record) -> AnyStep | None:
         """Return the step of a record, None where it is not known."""
@@ -61,12 +63,23 @@ class Lane(NamedTuple):
     def issuer(self, record: Record) -> int | None:
         """Return the record after which something was issued beside the core, None at the start of the run.
 
-        It is one of the same call, if that was under way, else the core's.
+        It is one of the same call, if that was under way, else of one that starts it, else the core's.
         """
-        own = self._before(self.calls.get(record.call, _NOTHING), record)
-        if own is not None and self.records[own].end_ps == record.start_ps:
-            return own
+        calls = [record.call]
+        for call in calls:
+            own = self._before(self.calls.get(call, _NOTHING), record)
+            if own is not None and self._leads_to(self.records[own].end_ps, record.start_ps):
+                return own
+            # It may have been the first thing that a caller did.
+            calls += [caller for caller in sorted(self.callers.get(call, ())) if caller not in calls]
         return self._before(self.core, record)
+
+    def _leads_to(self, end_ps: int, start_ps: int) -> bool:
+        """Return whether the clock goes from one moment to another at once: they are one, or it jumps there."""
+        todo = [end_ps]
+        while todo and start_ps not in todo:
+            todo += [until_ps for until_ps in self.jumps_ps.get(todo.pop(), ()) if until_ps <= start_ps]
+        return bool(todo)
 
     def _before(self, issued: Issued, record: Record) -> int | None:
         """Return the last of some records that had ended when another one began."""
@@ -240,15 +253,39 @@ def _lane(program: Program, timelines: Sequence[Timeline]) -> Lane:
         if record.row in (CORE, SPARSECORE):
             issued[record.call].append(place)
     found = {call: _in_order(records, places) for call, places in issued.items()}
+    is_own = timelines[0].program == program.name
+    jumps_ps: dict[int, set[int]] = defaultdict(set)
+    for repeat in timelines[0].repeats:
+        if repeat.end_ps > repeat.start_ps:
+            jumps_ps[repeat.start_ps].add(repeat.end_ps)
     return Lane(
         records=records,
         devices=tuple(timeline.device for timeline in timelines),
         core=found.pop("", _NOTHING),
         calls=found,
         repeats=timelines[0].repeats,
-        jumps_ps=frozenset(repeat.start_ps for repeat in timelines[0].repeats),
-        steps=program.every_step if timelines[0].program == program.name else (),
+        jumps_ps=jumps_ps,
+        steps=program.every_step if is_own else (),
+        callers=_callers(program) if is_own else {},
     )
+
+
+def _callers(program: Program) -> dict[str, set[str]]:
+    """Return by the name of each asynchronous call the names of those that start it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for call in program.every_step:
+        if not isinstance(call, Call) or not call.is_async:
+            continue
+        seen, todo = {id(call.body)}, [call.body]
+        while todo:
+            for step in todo.pop():
+                if isinstance(step, Call) and step.is_async:
+                    found[step.name].add(call.name)
+                    continue
+                new = [listed for listed in inner_lists(step) if id(listed) not in seen]
+                seen.update(map(id, new))
+                todo += new
+    return found
 
 
 def _in_order(records: Sequence[Record], places: list[int]) -> Issued:
