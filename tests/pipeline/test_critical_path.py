@@ -172,6 +172,33 @@ def test_calls_that_share_their_steps_are_waited_for_each():
     assert slack_us(found, "k") == pytest.approx(7, rel=1e-3)
 
 
+def accounted_ps(found: CriticalPath) -> int:
+    """Return how long the stretches of a path are together."""
+    return sum((stretch.end_ps - stretch.start_ps) * stretch.count for stretch in found.stretches)
+
+
+def long_loop(name: str, *body: AnyStep) -> Loop:
+    """Return a loop of more trips than are played beside the core."""
+    return Loop(name=name, opcode="while", trips=100_000, body=body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        (long_loop("l", scalar("w", 2)),),
+        (long_loop("l", long_loop("m", scalar("w", 2)), scalar("v", 1)),),
+        (scalar("w", 2), beside("b", 5), scalar("v", 1), done("b"), scalar("u", 1)),
+        (beside("b", 5), done("b"), long_loop("l", scalar("w", 2))),
+    ],
+    ids=["a loop", "loops in loops", "a call", "a call at first"],
+)
+def test_the_path_goes_through_calls(body):
+    """Trips that were jumped over there, and calls that start calls."""
+    call = Call(name="a", opcode="async-start", is_async=True, body=body)
+    found = run(call, scalar("k", 3), done("a"), scalar("last", 1))
+    assert accounted_ps(found) == found.total_ps
+
+
 def test_a_copy_inside_of_a_call_is_waited_for_there():
     """The call's own core waits for what it has started, and with it the program."""
     copy = Copy(name="c", opcode="copy-start", n_bytes=8.1e6)
