@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tpusim.compiler.kernels.places import Home, Order, Place, home_of, let_wait, updated, writers_of
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.ops import ELEMENTWISE, FREE, FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, RELAYOUTS, VIEWS
+from tpusim.ir.ops import CONTROL_FLOW, ELEMENTWISE, FREE, FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, RELAYOUTS, VIEWS
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
@@ -51,7 +51,7 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
 def _take_apart(graph: Graph) -> None:
     """Let what is returned, and what loops and branches are given, be tuples, whose elements have places."""
     for node in graph.order():
-        if node.opcode in ("conditional", "while"):
+        if node.opcode in CONTROL_FLOW:
             node.take([_as_tuple(graph, operand) for operand in node.operands])
     graph.root = _as_tuple(graph, graph.root)
 
