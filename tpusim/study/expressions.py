@@ -57,11 +57,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 class Expression:
     """An expression such as ``776 / mxu.columns``, or a comparison such as ``area_mm2 <= 700``.
 
-    ``names`` are the keys in it. Raises ConfigError for anything that is no arithmetic.
+    ``text`` is what is written, ``names`` are the keys in it. Raises ConfigError for anything that is no arithmetic.
     """
 
     def __init__(self, text: str, where: str) -> None:
-        self._text, self._where = text, where
+        self.text, self._where = text, where
         if len(text) > _LONGEST:
             raise self._error(f"expected at most {_LONGEST} characters, found {len(text)}")
         # Numbers with prefixes are no Python.
@@ -85,7 +85,7 @@ class Expression:
             raise self._error(str(error)) from error
 
     def _error(self, what: str) -> ConfigError:
-        return ConfigError(f"{self._where}: {what}, found {self._text!r}")
+        return ConfigError(f"{self._where}: {what}, found {self.text!r}")
 
     def _names(self, node: ast.AST) -> list[str]:
         """Return the keys below a node; raise ConfigError for a node that is none of those that are known."""

@@ -58,10 +58,12 @@ class Point:
     @cached_property
     def chip_digest(self) -> str:
         """What tells its chip from others: all figures of it, and not what it is called."""
-        if self.chip is None:
-            return ""
-        figures = msgspec.structs.replace(self.chip, aliases=(), description="", operating_point="")
-        return digest(msgspec.json.encode(figures, order="sorted"))
+        return _figures_digest(self.chip) if self.chip else ""
+
+
+def _figures_digest(chip: Chip) -> str:
+    figures = msgspec.structs.replace(chip, aliases=(), description="", operating_point="")
+    return digest(msgspec.json.encode(figures, order="sorted"))
 
 
 def points_of(spec: Spec) -> tuple[list[Point], int]:
@@ -110,6 +112,18 @@ def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> 
         # A column for what only other programs have, too.
         columns = dict.fromkeys(spec.keys) | bases | variables | columns
         yield Point(program, chip, columns, spec.warm, spec.allow_overflow)
+
+
+def base_digests(spec: Spec) -> list[str]:
+    """Return what tells the chips that the machines of a study are variants of from others, program by program.
+
+    Of one that is not known it is what keeps it from being known.
+    """
+    stated = [axis.settings for axis in spec.axes if {"chip", "topology"} & set(axis.keys)]
+    settings = [merged(row) for row in product(*stated)]
+    names = dict.fromkeys((str(one.get("chip", "")), str(one.get("topology", "")) or None) for one in settings)
+    bases = [_base(_module(program), *name) for program in spec.programs for name in names]
+    return [str(base) if isinstance(base, TpusimError) else _figures_digest(base) for base in bases]
 
 
 def is_allowed(spec: Spec, point: Point) -> bool:
