@@ -138,6 +138,7 @@ def test_a_program_that_cannot_be_read_is_a_fault_of_its_points(tmp_path):
     [
         ({"program": MLP}, "did you mean 'programs'"),
         ({"programs": "nothing*.hlo"}, "none in"),
+        ({"programs": "~no_such_user/*.hlo"}, "by the pattern '~no_such_user/.*none in"),
         ({"programs": MLP, "axes": {"mxu.cout": [1]}}, "did you mean 'mxu.count'"),
         ({"programs": MLP, "axes": {"shedule": ["given"]}}, "did you mean 'schedule'"),
         ({"programs": MLP, "schedule": "givn"}, "did you mean 'given'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -106,7 +107,9 @@ def _axes_of(name: str, make: Callable[..., Module], values: Mapping[str, Sequen
 
 
 def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
-    whole = str(folder / Path(pattern).expanduser())
+    # Unlike the method of paths it leaves the home of a user that is not there as it is.
+    stated = Path(os.path.expanduser(pattern))
+    whole = str(folder / stated)
     expected, paths = _expression(whole), list[str]()
     # A name that no file system has is no file's, and names none.
     with suppress(OSError, ValueError):
@@ -115,7 +118,7 @@ def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
     if not matches:
         rule = "a variable is text without '.', '/' and, unless it stands between dots, '_'"
         near = f"; {paths[0]!r} does not match: {rule}" if paths else ""
-        where = "" if Path(pattern).expanduser().is_absolute() else f" in {folder.resolve()}"
+        where = "" if stated.is_absolute() else f" in {folder.resolve()}"
         raise ConfigError(f"study: expected programs by the pattern {pattern!r}, found none{where}{near}")
     return [
         ProgramText(
