@@ -159,8 +159,8 @@ def _machine(spec: Spec, base: Chip, setting: Setting) -> tuple[dict[str, Any], 
     """Return a machine's figures by key, in the types of the keys, and the machine."""
     found = {key: read_value(key, value, stated_value(base, key), "study") for key, value in setting.items()}
     chip = override_chip(base, found) if found else base
-    for key, expression in spec.derive.items():
-        value = expression.value(partial(value_of, found, chip))
+    for key in spec.derive_order:
+        value = spec.derive[key].value(partial(value_of, found, chip))
         found[key] = read_value(key, value, stated_value(base, key), "study")
         chip = override_chip(chip, {key: found[key]})
     return found, chip
