@@ -16,7 +16,7 @@ from tpusim.study.programs import _parts, _variables, find_programs
 def found(folder, pattern: str, *names: str) -> list[tuple]:
     """Return the variables of the programs of these names that a pattern finds."""
     for name in names:
-        (folder / name).write_text(str(kernel_module()), encoding="utf-8")
+        (folder / name).write_text(kernel_module().text, encoding="utf-8")
     return [program.variables for program in find_programs(pattern, {}, folder)]
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tpusim.errors import ConfigError
+from tpusim.files import utf8_text
 from tpusim.hardware.fields import parse_value
 from tpusim.ir.module import Module
 from tpusim.pipeline.modules import print_module
@@ -125,10 +126,10 @@ def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
         raise ConfigError(f"study: expected programs by the pattern {pattern!r}, found none{where}{near}")
     return [
         ProgramText(
-            name or Path(path).name,
+            name or utf8_text(Path(path).name),
             path,
             read_content(path)[1],
-            tuple((key, parse_value(value)) for key, value in found.items()),
+            tuple((key, parse_value(utf8_text(value))) for key, value in found.items()),
         )
         for path, found in matches
     ]

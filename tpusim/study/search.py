@@ -13,7 +13,7 @@ from tpusim.study.programs import digest
 from tpusim.study.spec import Spec
 from tpusim.study.store import version
 from tpusim.study.study import Study
-from tpusim.study.table import Row, rows_of
+from tpusim.study.table import Row, rows_of, written_row
 
 OBJECTIVES = ("time_us", "energy_j", "average_power_w", "area_mm2", "cost_usd")
 """Columns that a search can make small."""
@@ -122,4 +122,5 @@ def _row(study: Study, trial: Any, objectives: Sequence[str], is_best: bool) -> 
         ).items()
     }
     figures = trial.user_attrs.get("figures") or [None] * len(objectives)
-    return {"trial": trial.number, **chosen, **dict(zip(objectives, figures, strict=True)), "front": is_best}
+    found = {"trial": trial.number, **chosen, **dict(zip(objectives, figures, strict=True)), "front": is_best}
+    return written_row(found)

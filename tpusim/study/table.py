@@ -11,7 +11,7 @@ from typing import Any
 
 from tpusim.cost.area import area_mm2
 from tpusim.errors import ConfigError
-from tpusim.files import whole_file
+from tpusim.files import utf8_text, whole_file
 from tpusim.study.points import Point
 from tpusim.study.store import version
 from tpusim.study.work import Outcome
@@ -26,7 +26,12 @@ def rows_of(points: Sequence[Point], outcomes: Sequence[Outcome]) -> list[Row]:
     """Return points as rows: what each is, what it came to, the hashes of what that follows from, and its counts."""
     counted = sorted({key for outcome in outcomes for key in outcome.counts})
     both = zip(points, outcomes, strict=True)
-    return [_row(*one) | {f"count.{key}": _count(one[1], key) for key in counted} for one in both]
+    return [written_row(_row(*one) | {f"count.{key}": _count(one[1], key) for key in counted}) for one in both]
+
+
+def written_row(row: Row) -> Row:
+    """Return a row whose texts every file holds: some are names of files, or what an option says."""
+    return {key: utf8_text(value) if isinstance(value, str) else value for key, value in row.items()}
 
 
 def _count(outcome: Outcome, key: str) -> float | None:
