@@ -280,4 +280,4 @@ def test_names_that_are_not_utf_8_end_in_text(tmp_path, capsys, words):
     names["chip"].write_text('base = "v5e"\n', encoding="utf-8")
     assert main([word.format(folder=tmp_path, **names) for word in words]) == 0
     written = [path.read_bytes() for path in tmp_path.iterdir() if path.name.isascii() and path.is_file()]
-    assert all(content.decode("utf-8") for content in (*written, capsys.readouterr().out.encode("utf-8")))
+    assert b"".join([*written, capsys.readouterr().out.encode("utf-8")]).decode("utf-8")
