@@ -81,7 +81,8 @@ def provenance_of(module: Module) -> Provenance:
 
 def facts_beside(program: Path) -> Path:
     """Return the name of the file that may stand beside a program, and say what made it."""
-    return program.with_name(_ENDING.sub("", program.name) + ".json")
+    # The root and "." have no name that another one could stand for.
+    return program.parent / f"{_ENDING.sub('', program.name)}.json"
 
 
 def _facts_of(path: Path) -> dict[str, Any]:
