@@ -94,3 +94,21 @@ def test_a_folder_is_no_program(words, program, tmp_path, monkeypatch, capsys):
     command, *options = words
     assert main([command, program, *options]) == 1
     assert "cannot be read: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", str(TRACE), "--html", "page.html", "--model-explorer", "graph.svg"],
+        ["scale", str(TRACE), "-o", "picture.txt"],
+        ["plot", "roofline", str(TRACE), "-o", "picture.txt"],
+    ],
+)
+def test_a_wrong_ending_is_refused_before_anything_runs(words, tmp_path, monkeypatch, capsys):
+    """And before another file is written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tpusim.pipeline.stages.simulate", Mock(side_effect=AssertionError))
+    monkeypatch.setattr("tpusim.study.scale.simulate", Mock(side_effect=AssertionError))
+    assert main(words) == 1
+    assert "expected a name that ends in" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -64,21 +64,26 @@ def write_csv(rows: Sequence[Row], path: str | Path) -> None:
         writer.writerows(rows)
 
 
+def check_parquet() -> None:
+    """Raise ConfigError where nothing is installed that writes Parquet."""
+    if not (find_spec("pyarrow") or find_spec("duckdb")):
+        raise ConfigError("Parquet needs PyArrow or DuckDB: pip install 'tpusim[data]'")
+
+
 def write_parquet(rows: Sequence[Row], path: str | Path) -> None:
     """Write rows as Parquet, by PyArrow or DuckDB. Raises ConfigError without either."""
+    check_parquet()
     if find_spec("pyarrow"):
         from pyarrow import Table, parquet
 
         with whole_file(path) as beside:
             parquet.write_table(Table.from_pylist(_alike(rows)), beside)
-    elif find_spec("duckdb"):
+    else:
         import duckdb
 
         with whole_file(path) as beside, NamedTemporaryFile(suffix=".csv") as text:
             write_csv(rows, text.name)
             duckdb.sql(f"COPY (FROM read_csv({text.name!r})) TO {str(beside)!r} (FORMAT parquet)")
-    else:
-        raise ConfigError("Parquet needs PyArrow or DuckDB: pip install 'tpusim[data]'")
 
 
 def _alike(rows: Sequence[Row]) -> list[Row]:
