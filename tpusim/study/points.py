@@ -176,6 +176,6 @@ def value_of(columns: Mapping[str, Any], chip: Chip, key: str) -> Any:
     if key == "area_mm2":
         return area_mm2(chip)
     value = stated_value(chip, key)
-    if value is None or isinstance(value, msgspec.Struct | dict):
+    if not isinstance(value, int | float | str | tuple):
         raise ConfigError(f"study: expected a key of the chip or of the study in an expression, found {key!r}")
     return value
