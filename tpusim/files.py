@@ -32,6 +32,11 @@ def shown_name(path: str | Path) -> str:
     return "<stdin>" if str(path) == "-" else str(path)
 
 
+def utf8_text(name: str) -> str:
+    r"""Return what a file or an option says as text that every file holds: bytes that are not UTF-8 as ``\udcff``."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def read_bytes(path: str | Path, failing: str, kind: type[TpusimError] = ConfigError, most: int = TABLE_BYTES) -> bytes:
     """Return the bytes of a file, or of standard input for ``-``.
 

@@ -51,7 +51,7 @@ class Span(msgspec.Struct, frozen=True):
         # A place may run over several lines; the caret stays under the one that is shown.
         width = max(1, min(self.end - self.start, len(shown) - offset))
         caret = " " * offset + "^" * width
-        name = f"{self.source.name} {self.source.form}".rstrip()
+        name = printable(f"{self.source.name} {self.source.form}".rstrip())
         return f"{name}:{self.line}:{column}: {message}\n  {shown}\n  {caret}"
 
 

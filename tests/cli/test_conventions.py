@@ -84,3 +84,31 @@ def test_an_option_without_a_value_is_wrong_usage(option, value, capsys):
         main(["run", str(TRACE), option, value])
     assert end.value.code == 2
     assert f"argument {option}: expected a value, found none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("program", [".", "/", ""])
+@pytest.mark.parametrize("words", [["run", "--save", "s.json"], ["lower", "-o", "l.json"], ["compile", "-o", "c.hlo"]])
+def test_a_folder_is_no_program(words, program, tmp_path, monkeypatch, capsys):
+    """Also one without a name of its own, where a file is to be written."""
+    monkeypatch.chdir(tmp_path)
+    command, *options = words
+    assert main([command, program, *options]) == 1
+    assert "cannot be read: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", str(TRACE), "--html", "page.html", "--model-explorer", "graph.svg"],
+        ["scale", str(TRACE), "-o", "picture.txt"],
+        ["plot", "roofline", str(TRACE), "-o", "picture.txt"],
+    ],
+)
+def test_a_wrong_ending_is_refused_before_anything_runs(words, tmp_path, monkeypatch, capsys):
+    """And before another file is written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tpusim.pipeline.stages.simulate", Mock(side_effect=AssertionError))
+    monkeypatch.setattr("tpusim.study.scale.simulate", Mock(side_effect=AssertionError))
+    assert main(words) == 1
+    assert "expected a name that ends in" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

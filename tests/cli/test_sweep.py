@@ -117,3 +117,20 @@ def test_a_progress_line_is_for_terminals(capsys):
     """In a pipe there is none."""
     assert main(("sweep", LSTM, "-o", "mxu.count=1,2", *HERE)) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_parquet_without_its_packages_is_refused_at_once(capsys, tmp_path, monkeypatch):
+    """Not behind a sweep of hours."""
+    monkeypatch.setattr("tpusim.study.table.find_spec", lambda name: None)
+    path = tmp_path / "out.parquet"
+    said = refusal_of(capsys, "sweep", LSTM, *HERE, "--study", str(tmp_path / "kept"), "--parquet", str(path))
+    assert "Parquet needs PyArrow or DuckDB" in said
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_search_between_two_ends_writes_its_table(capsys, tmp_path, monkeypatch):
+    """Which files are read is asked of the programs: a range has no points."""
+    monkeypatch.setattr("tpusim.study.search.search", lambda *given: [{"trial": 0, "front": True}])
+    axis = ("-o", "clock_hz=log(1G, 2G)", "--optimise", "time_us", "--csv", str(tmp_path / "out.csv"))
+    output_of(capsys, "sweep", LSTM, *axis, *HERE)
+    assert rows_of(tmp_path / "out.csv") == [{"trial": "0", "front": "True"}]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 import tpusim
+from tests.study.cases import kernel_module
 from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.ir.module import Module
 from tpusim.source import SourceText
@@ -104,3 +106,46 @@ def test_what_another_backend_scheduled_is_not_timed(note, processor) -> None:
         with pytest.raises(UnsupportedError, match=f"step.v5e.hlo.txt: .* compiled for {processor}: .*lower_for"):
             ask(found)
     assert tpusim.check(found) == []
+
+
+CHANGES = {
+    "mxu.rows": 64,
+    "hbm.bandwidth_bytes_per_second": 2e11,
+    "hbm.model": "banked",
+    "mxu.rate_by_type.s8": 3.0,
+    "ici.links_down": ["0:+0"],
+    "devices.0.clock": 0.5,
+}
+
+
+@pytest.mark.parametrize("name", ["v5e", "v5-lite"])
+@pytest.mark.parametrize("topology", ["2x2", "v5e:2x2"])
+def test_a_lowered_program_runs_on_the_figures_it_was_lowered_for(tmp_path, name, topology) -> None:
+    """A chip of one's own may be called as one that ships, or by an alias of it."""
+    own = structs.replace(tpusim.load_chip("v5e", CHANGES), name=name)
+    tpusim.save_program(tpusim.lower(kernel_module(), own), tmp_path / "m.json")
+    ran = tpusim.simulate(str(tmp_path / "m.json"), topology=topology)
+    assert ran.chip == tpusim.load_chip("v5e", CHANGES)
+    assert ran.timeline.total_ps == tpusim.simulate(kernel_module(), own, topology="2x2").timeline.total_ps
+
+
+@pytest.mark.parametrize(
+    ("chip", "changes", "said"),
+    [
+        ("v5e", {}, []),
+        (None, {"mxu.count": 2}, []),
+        (None, {"mxu.rows": "x2"}, ["lowered for v5e with mxu.rows=64, run on v5e with mxu.rows=128"]),
+        ("v5e", {"hbm.bandwidth_bytes_per_second": "x2"}, []),
+    ],
+)
+def test_what_a_lowered_program_was_cut_for_is_told_of(chip, changes, said) -> None:
+    """Factors are of the figures that it was lowered for; a chip that is named has its own."""
+    lowered = tpusim.lower(kernel_module(), "v5e", overrides={"mxu.rows": 64})
+    found = tpusim.simulate(lowered, chip, overrides=changes).program.warnings
+    said = said or (["lowered for v5e with mxu.rows=64, run on v5e with mxu.rows=128"] if chip else [])
+    assert [one.partition(":")[0] for one in found if "lowered" in one] == said
+
+
+def test_a_chip_as_it_ships_leaves_no_figures() -> None:
+    """Its name says them all."""
+    assert not tpusim.lower(kernel_module(), "v5e").figures

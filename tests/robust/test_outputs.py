@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from tests.cli.commands import output_of, refusal_of
+from tests.study.cases import kernel_module
 from tpusim import files
 from tpusim.cli.main import main
 from tpusim.files import whole_file, write_whole
@@ -251,3 +252,32 @@ def test_a_killed_process_leaves_no_half_file(tmp_path):
     assert len({path.name for path in found}) >= 15
     for path in found:
         read_whole(path)
+
+
+NAMES = {"program": b".v5e.hlo", "wrong": b"wrong.v5e.hlo.txt", "chip": b".toml"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file systems elsewhere have names in UTF-8 only")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "{program}", "--chip", "{chip}", "--json"],
+        ["run", "{program}", "--chip", "{chip}", "--html", "{folder}/page.html", "--save", "{folder}/saved.json"],
+        ["lower", "{program}", "--chip", "{chip}"],
+        ["lower", "{program}", "-o", "{folder}/lowered.json"],
+        ["chips", "{chip}", "--json"],
+        ["sweep", "{program}", "{wrong}", "--jobs", "1", "--quiet", "--csv", "{folder}/rows.csv"],
+        ["sweep", "{program}", "{wrong}", "--chip", "{chip}", "--jobs", "1", "--quiet", "--json"],
+        ["scale", "{folder}/{{n}}.v5e.hlo", "--quiet", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_names_that_are_not_utf_8_end_in_text(tmp_path, capsys, words):
+    r"""Other bytes are written as ``\udcff``: no format in UTF-8 has a place for them."""
+    names = {name: tmp_path / os.fsdecode(b"\xff" + end) for name, end in NAMES.items()}
+    names["program"].write_text(kernel_module().text, encoding="utf-8")
+    names["wrong"].write_text("HloModule m\nENTRY", encoding="utf-8")
+    names["chip"].write_text('base = "v5e"\n', encoding="utf-8")
+    assert main([word.format(folder=tmp_path, **names) for word in words]) == 0
+    written = [path.read_bytes() for path in tmp_path.iterdir() if path.name.isascii() and path.is_file()]
+    assert b"".join([*written, capsys.readouterr().out.encode("utf-8")]).decode("utf-8")

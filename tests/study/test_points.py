@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from itertools import permutations
+
 import pytest
 
 import tpusim
@@ -53,6 +56,38 @@ def test_what_follows_is_worked_out_for_each_machine():
     derive = {"mxu.columns": "mxu.rows", "mxu.weight_load_rows_per_cycle": "1024 / mxu.columns"}
     found = columns(programs=MLP, axes={"mxu.rows": [128, 256]}, derive=derive)
     assert [one["mxu.weight_load_rows_per_cycle"] for one in found] == [8, 4]
+
+
+@pytest.mark.parametrize(
+    "derive",
+    [
+        {"mxu.columns": "mxu.rows", "mxu.weight_load_rows_per_cycle": "1024 / mxu.columns"},
+        {"mxu.columns": "64", "vpu.lanes": "round(area_mm2)", "mxu.count": "4"},
+        {BANDWIDTH: "peak_flops_per_second / 1000", "mxu.count": "2 * mxu.count", "clock_hz": "mxu.rows * 1e7"},
+    ],
+)
+def test_the_order_of_lines_decides_nothing(derive):
+    """Each is worked out behind those that it reads; of itself it reads what the base has."""
+    tables = [
+        {"programs": MLP, "axes": {"mxu.rows": [64]}, "derive": dict(one)} for one in permutations(derive.items())
+    ]
+    chips = [points_of(make_spec(table))[0][0].chip for table in tables]
+    assert all(chip == chips[0] for chip in chips)
+
+
+@pytest.mark.parametrize(
+    ("derive", "found"),
+    [
+        ({"mxu.rows": "mxu.columns", "mxu.columns": "mxu.rows"}, "mxu.rows > mxu.columns > mxu.rows"),
+        ({"mxu.rows": "area_mm2", "mxu.count": "mxu.rows"}, "mxu.rows > mxu.count > mxu.rows (area_mm2 follows from"),
+    ],
+)
+def test_lines_that_read_each_other_are_refused(derive, found):
+    """Whichever came first would be the one that counts."""
+    with pytest.raises(
+        ConfigError, match=re.escape(f"derive: expected lines that do not read each other, found {found}")
+    ):
+        columns(programs=MLP, derive=derive)
 
 
 def test_constraints_may_be_a_list():
@@ -138,6 +173,7 @@ def test_a_program_that_cannot_be_read_is_a_fault_of_its_points(tmp_path):
     [
         ({"program": MLP}, "did you mean 'programs'"),
         ({"programs": "nothing*.hlo"}, "none in"),
+        ({"programs": "~no_such_user/*.hlo"}, "by the pattern '~no_such_user/.*none in"),
         ({"programs": MLP, "axes": {"mxu.cout": [1]}}, "did you mean 'mxu.count'"),
         ({"programs": MLP, "axes": {"shedule": ["given"]}}, "did you mean 'schedule'"),
         ({"programs": MLP, "schedule": "givn"}, "did you mean 'given'"),

@@ -148,11 +148,13 @@ def _report_of(error: Exception) -> str:
 
 
 def _allow(packages: Sequence[str]) -> None:
-    """Let chip files load code from the packages that ``--plugin`` names."""
+    """Let chip files load code from the packages that ``--plugin`` names, which are there."""
     if packages:
-        from tpusim.cost.models.registry import allow_plugin
+        from tpusim.cost.models.registry import allow_plugin, plugin_places
 
         allow_plugin(*packages)
+        for package in packages:
+            plugin_places(package)
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,14 +57,18 @@ _POINTS = (
 _SIZES = {"m": 12, "n": 8, "k": 8}
 
 
+def check_picture(name: str, endings: Sequence[str] = FORMATS) -> None:
+    """Raise ConfigError for an output that no picture ends in: asked before anything is simulated for it."""
+    if Path(name).suffix.lower().lstrip(".") not in endings:
+        known = ", ".join(f".{ending}" for ending in endings)
+        raise ConfigError(f"--output: expected a name that ends in one of {known}, found {name!r}")
+
+
 def _kind(name: str, help_text: str, draw: Draw, *options: Option) -> Command:
     endings = (*FORMATS, *FILMS) if name == "systolic" else FORMATS
 
     def run(options: Namespace) -> None:
-        # Before anything is simulated for it.
-        if Path(options.output).suffix.lower().lstrip(".") not in endings:
-            known = ", ".join(f".{name}" for name in endings)
-            raise ConfigError(f"--output: expected a name that ends in one of {known}, found {options.output!r}")
+        check_picture(options.output, endings)
         from tpusim import plot
 
         figure = draw(plot, options)

@@ -120,13 +120,17 @@ def run(options: Namespace) -> None:
 
 
 def _check_files(options: Namespace) -> None:
-    """Refuse files of a run that is none, and what only one of these files has a use for."""
+    """Refuse files of a run that is none, names that are no such files', and what only one of them has a use for."""
     asked = next((name for name in (*_EXPORTS, "save", "links") if getattr(options, name)), "")
     if asked and options.stop_after in ("text", "lowering"):
         flag = f"--{asked.replace('_', '-')}"
         raise ConfigError(f"{flag}: nothing runs with --stop-after {options.stop_after}, of which to write a file")
     if options.against and not options.html:
         raise ConfigError("--against: expected --html FILE as well, which has the comparison")
+    if options.model_explorer:
+        from tpusim.report.viewers.model_explorer import check_graph_name
+
+        check_graph_name(options.model_explorer)
 
 
 def _simulate(options: Namespace) -> Result:

@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from tpusim.cli.options import CHIPS, SCHEDULE, TOPOLOGIES, command, json_option, option, positive, written
 from tpusim.cli.output import answer, console, write_json
+from tpusim.cli.plot import check_picture
 
 _SCALE = """\
 A family of programs in one table: time, throughput, MFU, memory that is left, energy and price of each, on every chip
@@ -43,6 +44,8 @@ def scale(options: Namespace) -> None:
     from tpusim.report.terminal.progress import CountLine
     from tpusim.study.scale import scale
 
+    if options.output:
+        check_picture(options.output)
     line = CountLine("running")
     try:
         found = scale(

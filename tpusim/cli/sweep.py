@@ -71,12 +71,14 @@ def sweep(options: Namespace) -> None:
     from tpusim.report.json.sweep import sweep_page
     from tpusim.report.terminal.compare import render_search, render_sweep
     from tpusim.report.terminal.progress import CountLine
-    from tpusim.study.table import write_csv, write_parquet
+    from tpusim.study.table import check_parquet, write_csv, write_parquet
 
+    if options.parquet:
+        check_parquet()
     line = CountLine("sweeping")
     try:
         study = _study(options, None if options.quiet else line)
-        check_written(options, (point.program.path for point in study.points))
+        check_written(options, (program.path for program in study.spec.programs))
         rows = _found(study, options) if options.optimise else study.run().rows()
     finally:
         line.close()

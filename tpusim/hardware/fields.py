@@ -352,6 +352,18 @@ FIELDS: dict[str, Field] = {field.key: field for field in _fields_of(Chip)}
 """All fixed keys; ``mxu.rate_by_type`` has one more for each of ``OPERAND_TYPES``."""
 
 
+def _worked_out(struct: Any, prefix: str = "") -> Iterator[str]:
+    """Yield what a struct, and the structs in it, work out of their fields, with dotted keys."""
+    yield from (prefix + name for name, one in vars(struct).items() if isinstance(one, property))
+    for info in msgspec.structs.fields(struct):
+        if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
+            yield from _worked_out(info.type, f"{prefix}{info.name}.")
+
+
+WORKED_OUT = frozenset(_worked_out(Chip))
+"""What can be asked of a chip by key, and follows from other keys, such as ``peak_flops_per_second``."""
+
+
 def _nearest(key: str) -> str:
     """Return a hint at the nearest known key, or else at those of the same first word or the same section."""
     # All keys are long and alike, so that likeness alone would send a slip in one section to another one.

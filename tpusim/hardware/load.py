@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.files import parse_toml, read_text, read_toml
+from tpusim.files import parse_toml, read_text, read_toml, utf8_text
 from tpusim.hardware.chip import Chip, Setting, VectorOps
 from tpusim.hardware.fields import (
     CONFIDENCE,
@@ -335,7 +335,7 @@ def _file_statements(path: Path, within: tuple[str, ...]) -> dict[str, Fact]:
     table = _read(path)
     base = _base(path, table.pop("base", None), (*within, str(path.resolve())))
     inherited = {key: fact for key, fact in base.items() if key not in _NOT_INHERITED}
-    plain = {key: Fact(key, value, "", "", "", "") for key, value in (("name", path.stem), ("aliases", ()))}
+    plain = {key: Fact(key, value, "", "", "", "") for key, value in (("name", utf8_text(path.stem)), ("aliases", ()))}
     # Users try things out; what tpusim ships is quoted, and so owes a source.
     needs_source = path.parent == _config_folder()
     stated = (_fact(key, raw, path, needs_source) for key, raw in _quantities(table))

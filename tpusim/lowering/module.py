@@ -10,6 +10,7 @@ from msgspec import structs
 from tpusim.allocation.liveness import TABLE_ENTRY_BYTES, table_size
 from tpusim.allocation.plan import plan_buffers
 from tpusim.cost.models.memories import needs_places
+from tpusim.files import utf8_text
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HOST
 from tpusim.ir.frames import SourceFrames
@@ -98,7 +99,7 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         unsupported=tuple(notes.estimates.values()),
         warnings=tuple(notes.warnings),
         # Without its folder, so that a program is the same wherever it was read.
-        file=PurePath(module.source.name).name if module.source else "",
+        file=utf8_text(PurePath(module.source.name).name) if module.source else "",
     )
     order = stated_order(module)
     placed = moved_to(program, order) if order else program

@@ -16,7 +16,8 @@ import msgspec
 from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.files import parse_json, read_text
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.load import chip_names, load_chip, override_chip, resolve_chip_name
+from tpusim.hardware.fields import TEXT_KEYS
+from tpusim.hardware.load import changed_figures, chip_names, load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, default_sizes
 from tpusim.ir.module import Module
 from tpusim.machine.placement import stated_slice
@@ -51,10 +52,15 @@ def choose_chip(
         return load_chip(chip, overrides)
     possible = made_by.possible if made_by else (program.chip,) if isinstance(program, Program) else ()
     if topology is not None and topology.chip:
-        return load_chip(_as_programmed(resolve_chip_name(topology.chip), possible), overrides)
-    if isinstance(program, Program):
-        return load_chip(program.chip, overrides)
-    return load_chip(find_chip_name(program, made_by or provenance_of(program)), overrides)
+        name = _as_programmed(resolve_chip_name(topology.chip), possible)
+    elif isinstance(program, Program):
+        name = program.chip
+    else:
+        name = find_chip_name(program, made_by or provenance_of(program))
+    if not isinstance(program, Program) or not program.figures or not _is_called(program.chip, name):
+        return load_chip(name, overrides)
+    own = load_chip(name, program.figures)
+    return override_chip(own, overrides) if overrides else own
 
 
 def find_chip_name(module: Module, made_by: Provenance) -> str:
@@ -81,7 +87,8 @@ def provenance_of(module: Module) -> Provenance:
 
 def facts_beside(program: Path) -> Path:
     """Return the name of the file that may stand beside a program, and say what made it."""
-    return program.with_name(_ENDING.sub("", program.name) + ".json")
+    # The root and "." have no name that another one could stand for.
+    return program.parent / f"{_ENDING.sub('', program.name)}.json"
 
 
 def _facts_of(path: Path) -> dict[str, Any]:
@@ -186,11 +193,31 @@ def for_chip(program: Program, chip: Chip) -> Program:
     other = _cut_otherwise(program, chip)
     if not other:
         return program
-    warning = f"lowered for {program.chip}, run on {other}: its tiles and its work are still those of the former"
+    own = _with_changes(program.chip, program.figures)
+    warning = f"lowered for {own}, run on {other}: its tiles and its work are still those of the former"
     return msgspec.structs.replace(
         with_steps(program, lambda steps: tuple(_on_cores(step, chip.cores_per_device) for step in steps)),
         warnings=(*program.warnings, warning),
     )
+
+
+def with_figures(program: Program, chip: Chip) -> Program:
+    """Return a program with those figures of the chip it was lowered for that its name does not tell.
+
+    A file of a chip that does not ship may be called as one that does.
+    """
+    try:
+        name = resolve_chip_name(chip.name)
+    except ConfigError:
+        return program
+    changed = changed_figures(msgspec.structs.replace(chip, name=name))
+    figures = {key: value for key, value in changed.items() if key not in TEXT_KEYS}
+    return msgspec.structs.replace(program, figures=figures) if figures else program
+
+
+def _is_called(name: str, chip_name: str) -> bool:
+    """Return whether a name is that of a chip, or an alias of it."""
+    return name == chip_name or resolve_chip_name(name) == chip_name
 
 
 _CUT_BY = (
@@ -202,13 +229,18 @@ _CUT_BY = (
 
 def _cut_otherwise(program: Program, chip: Chip) -> str:
     """Return what a program was not lowered for: a chip, or other figures of its chip; nothing if it was."""
-    if program.chip != chip.name and resolve_chip_name(program.chip) != chip.name:
+    if not _is_called(program.chip, chip.name):
         return chip.name
     if chip.name not in chip_names():
         return ""
-    own = load_chip(chip.name)
-    others = [f"{key}={found}" for key in _CUT_BY if (found := attrgetter(key)(chip)) != attrgetter(key)(own)]
-    return f"{chip.name} with {', '.join(others)}" if others else ""
+    own = load_chip(chip.name, program.figures)
+    others = {key: found for key in _CUT_BY if (found := attrgetter(key)(chip)) != attrgetter(key)(own)}
+    return _with_changes(chip.name, others) if others else ""
+
+
+def _with_changes(name: str, figures: Mapping[str, Any]) -> str:
+    changes = ", ".join(f"{key}={value}" for key, value in figures.items())
+    return f"{name} with {changes}" if changes else name
 
 
 def _on_cores(step: AnyStep, cores: int) -> AnyStep:

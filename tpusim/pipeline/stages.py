@@ -25,7 +25,15 @@ from tpusim.ir.ops import OPERATIONS
 from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, SEED, check_count
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.capacity import check_capacity
-from tpusim.pipeline.chip_choice import check_compiler, check_topology, choose_chip, for_chip, on_slice, provenance_of
+from tpusim.pipeline.chip_choice import (
+    check_compiler,
+    check_topology,
+    choose_chip,
+    for_chip,
+    on_slice,
+    provenance_of,
+    with_figures,
+)
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.reuse import Reusing, no_reuse
 from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
@@ -90,7 +98,9 @@ def lower(
     schedule: str = "",
 ) -> Program:
     """Return the lowered program of what ``simulate`` takes, without running it."""
-    return prepare(program, chip, topology, overrides, default_trip_count, schedule).program
+    found = prepare(program, chip, topology, overrides, default_trip_count, schedule)
+    # One that was lowered before is for the chip that it was for.
+    return found.program if found.module is None else with_figures(found.program, found.chip)
 
 
 def simulate(

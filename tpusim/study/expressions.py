@@ -7,6 +7,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 from tpusim.errors import ConfigError
@@ -21,12 +22,24 @@ _PREFIXED = re.compile(r"(?<![\w.])\d[\d_.]*(?:[eE][-+]?\d+)?(?:[KMGTP]i|[kMGTP]
 _MOST_DIGITS = 400
 
 
-def _round(value: Any, digits: int = 0) -> Any:
+class _Refused(Exception):
+    """Why there is no value."""
+
+
+def _round(value: Any, digits: float = 0) -> Any:
     """Return a number rounded to so many digits, before the point if they are below 0."""
     # Of more than any float has, Python would make a whole number first.
-    if abs(digits) > _MOST_DIGITS:
-        raise ValueError(f"round to at most {_MOST_DIGITS} digits")
-    return round(value, digits) if digits else round(value)
+    if not abs(digits) <= _MOST_DIGITS or digits != int(digits):
+        raise _Refused(f"expected to round to a whole number of digits, at most {_MOST_DIGITS}")
+    return round(value, int(digits)) if digits else round(value)
+
+
+def _power(base: float, exponent: float) -> float:
+    """Return a power as a float, which overflows where whole numbers would fill the memory."""
+    found: float | complex = float(base) ** float(exponent)
+    if isinstance(found, complex):
+        raise ValueError(found)
+    return found
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -36,8 +49,7 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-    # As a float, which overflows where whole numbers would fill the memory.
-    ast.Pow: lambda left, right: float(left) ** float(right),
+    ast.Pow: _power,
 }
 _UNARY: dict[type, Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
 _COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
@@ -49,19 +61,28 @@ _COMPARISONS: dict[type, Callable[[Any, Any], bool]] = {
     ast.NotEq: operator.ne,
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{"min": min, "max": max, "abs": abs, "round": _round},
+    **{"min": lambda *values: min(values), "max": lambda *values: max(values), "abs": abs, "round": _round},
     **{"ceil": math.ceil, "floor": math.floor, "sqrt": math.sqrt, "log2": math.log2},
+}
+_MOST_VALUES: dict[str, float] = {"min": math.inf, "max": math.inf, "round": 2}
+"""Where a function takes more than one."""
+
+_REASONS: dict[type[Exception], str] = {
+    ZeroDivisionError: "expected no division by 0",
+    OverflowError: "expected numbers that a float holds",
+    ValueError: "expected what comes to a real number",
+    RecursionError: "expected fewer brackets in each other",
 }
 
 
 class Expression:
     """An expression such as ``776 / mxu.columns``, or a comparison such as ``area_mm2 <= 700``.
 
-    ``names`` are the keys in it. Raises ConfigError for anything that is no arithmetic.
+    ``text`` is what is written, ``names`` are the keys in it. Raises ConfigError for anything that is no arithmetic.
     """
 
     def __init__(self, text: str, where: str) -> None:
-        self._text, self._where = text, where
+        self.text, self._where = text, where
         if len(text) > _LONGEST:
             raise self._error(f"expected at most {_LONGEST} characters, found {len(text)}")
         # Numbers with prefixes are no Python.
@@ -81,11 +102,13 @@ class Expression:
         """Return its value, a number or for a comparison a truth."""
         try:
             return self._value(self._tree, lookup)
-        except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
+        except _Refused as error:
             raise self._error(str(error)) from error
+        except tuple(_REASONS) as error:
+            raise self._error(next(text for kind, text in _REASONS.items() if isinstance(error, kind))) from error
 
     def _error(self, what: str) -> ConfigError:
-        return ConfigError(f"{self._where}: {what}, found {self._text!r}")
+        return ConfigError(f"{self._where}: {what}, found {self.text!r}")
 
     def _names(self, node: ast.AST) -> list[str]:
         """Return the keys below a node; raise ConfigError for a node that is none of those that are known."""
@@ -103,10 +126,30 @@ class Expression:
             return [node.operand]
         if isinstance(node, ast.Compare) and node is self._tree and all(type(op) in _COMPARISONS for op in node.ops):
             return [node.left, *node.comparators]
-        is_named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
-        if isinstance(node, ast.Call) and is_named and not node.keywords:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+            self._check_function(node.func.id, len(node.args))
             return node.args
-        raise self._error(f"expected arithmetic on keys and numbers (functions: {', '.join(_FUNCTIONS)})")
+        raise self._no_arithmetic()
+
+    def _no_arithmetic(self) -> ConfigError:
+        return self._error(f"expected arithmetic on keys and numbers (functions: {', '.join(_FUNCTIONS)})")
+
+    def _check_function(self, function: str, count: int) -> None:
+        """Refuse what is no function, or one of so many values."""
+        if function not in _FUNCTIONS:
+            raise self._no_arithmetic()
+        most = _MOST_VALUES.get(function, 1)
+        if not 1 <= count <= most:
+            wanted = "one value" if most == 1 else "one value or two" if most == 2 else "one value or more"
+            raise self._error(f"expected {wanted} for {function}")
+
+    def _check_numbers(self, node: ast.AST, parts: list[Any]) -> None:
+        """Refuse texts and lists, which can be compared for being the same, and no more."""
+        if isinstance(node, ast.Compare) and all(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops):
+            return
+        for operand, value in zip(self._parts(node), parts, strict=True):
+            if not isinstance(value, Real):
+                raise _Refused(f"expected numbers, but {ast.unparse(operand)} is {value!r:.80}")
 
     def _key(self, node: ast.AST) -> str:
         if isinstance(node, ast.Attribute):
@@ -121,6 +164,7 @@ class Expression:
         if isinstance(node, ast.Name | ast.Attribute):
             return lookup(self._key(node))
         parts = [self._value(part, lookup) for part in self._parts(node)]
+        self._check_numbers(node, parts)
         if isinstance(node, ast.Compare):
             pairs = zip(node.ops, parts, parts[1:], strict=False)
             return all(_COMPARISONS[type(op)](left, right) for op, left, right in pairs)

@@ -58,10 +58,12 @@ class Point:
     @cached_property
     def chip_digest(self) -> str:
         """What tells its chip from others: all figures of it, and not what it is called."""
-        if self.chip is None:
-            return ""
-        figures = msgspec.structs.replace(self.chip, aliases=(), description="", operating_point="")
-        return digest(msgspec.json.encode(figures, order="sorted"))
+        return _figures_digest(self.chip) if self.chip else ""
+
+
+def _figures_digest(chip: Chip) -> str:
+    figures = msgspec.structs.replace(chip, aliases=(), description="", operating_point="")
+    return digest(msgspec.json.encode(figures, order="sorted"))
 
 
 def points_of(spec: Spec) -> tuple[list[Point], int]:
@@ -112,6 +114,18 @@ def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> 
         yield Point(program, chip, columns, spec.warm, spec.allow_overflow)
 
 
+def base_digests(spec: Spec) -> list[str]:
+    """Return what tells the chips that the machines of a study are variants of from others, program by program.
+
+    Of one that is not known it is what keeps it from being known.
+    """
+    stated = [axis.settings for axis in spec.axes if {"chip", "topology"} & set(axis.keys)]
+    settings = [merged(row) for row in product(*stated)]
+    names = dict.fromkeys((str(one.get("chip", "")), str(one.get("topology", "")) or None) for one in settings)
+    bases = [_base(_module(program), *name) for program in spec.programs for name in names]
+    return [str(base) if isinstance(base, TpusimError) else _figures_digest(base) for base in bases]
+
+
 def is_allowed(spec: Spec, point: Point) -> bool:
     """Return whether a point is within all constraints. One without a chip is, so that its row says why."""
     if point.chip is None:
@@ -145,8 +159,8 @@ def _machine(spec: Spec, base: Chip, setting: Setting) -> tuple[dict[str, Any], 
     """Return a machine's figures by key, in the types of the keys, and the machine."""
     found = {key: read_value(key, value, stated_value(base, key), "study") for key, value in setting.items()}
     chip = override_chip(base, found) if found else base
-    for key, expression in spec.derive.items():
-        value = expression.value(partial(value_of, found, chip))
+    for key in spec.derive_order:
+        value = spec.derive[key].value(partial(value_of, found, chip))
         found[key] = read_value(key, value, stated_value(base, key), "study")
         chip = override_chip(chip, {key: found[key]})
     return found, chip
@@ -162,6 +176,6 @@ def value_of(columns: Mapping[str, Any], chip: Chip, key: str) -> Any:
     if key == "area_mm2":
         return area_mm2(chip)
     value = stated_value(chip, key)
-    if value is None or isinstance(value, msgspec.Struct | dict):
+    if not isinstance(value, int | float | str | tuple):
         raise ConfigError(f"study: expected a key of the chip or of the study in an expression, found {key!r}")
     return value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import inspect
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tpusim.errors import ConfigError
+from tpusim.files import utf8_text
 from tpusim.hardware.fields import parse_value
 from tpusim.ir.module import Module
 from tpusim.pipeline.modules import print_module
@@ -25,6 +28,8 @@ Source = str | Path | Module | Callable[..., Module]
 
 _HASH_DIGITS = 16
 _GROUP = re.compile(r"\{(\w+)\}")
+# Brackets as glob takes them: the first letter may be one that closes, and none of them parts folders.
+_PARTS = re.compile(r"(\{\w+\}|\*+/?|\?|\[!?\]?[^]/]*\])")
 
 
 @dataclass(frozen=True)
@@ -106,44 +111,107 @@ def _axes_of(name: str, make: Callable[..., Module], values: Mapping[str, Sequen
 
 
 def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
-    whole = str(folder / Path(pattern).expanduser())
-    expected, paths = _expression(whole), list[str]()
+    # Unlike the method of paths it leaves the home of a user that is not there as it is.
+    stated = Path(os.path.expanduser(pattern))
+    whole = str(folder / stated)
+    parts, paths = _parts(whole), list[str]()
     # A name that no file system has is no file's, and names none.
     with suppress(OSError, ValueError):
-        paths = [whole] if Path(whole).is_file() else sorted(glob.glob(_GROUP.sub("*", whole), recursive=True))
-    matches = [(path, found) for path in paths if (found := expected.fullmatch(path))]
+        paths = [whole] if Path(whole).is_file() else sorted(glob.glob(_shell_pattern(whole), recursive=True))
+    matches = [(path, found) for path in paths if (found := _variables(parts, path)) is not None]
     if not matches:
         rule = "a variable is text without '.', '/' and, unless it stands between dots, '_'"
         near = f"; {paths[0]!r} does not match: {rule}" if paths else ""
-        where = "" if Path(pattern).expanduser().is_absolute() else f" in {folder.resolve()}"
+        where = "" if stated.is_absolute() else f" in {folder.resolve()}"
         raise ConfigError(f"study: expected programs by the pattern {pattern!r}, found none{where}{near}")
     return [
         ProgramText(
-            name or Path(path).name,
+            name or utf8_text(Path(path).name),
             path,
             read_content(path)[1],
-            tuple((key, parse_value(value)) for key, value in found.groupdict().items()),
+            tuple((key, parse_value(utf8_text(value))) for key, value in found.items()),
         )
         for path, found in matches
     ]
 
 
-def _expression(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern with ``*``, ``?``, ``[...]`` and variables in braces.
+def _shell_pattern(pattern: str) -> str:
+    """Return a pattern as glob takes it."""
+    return "".join("*" if _GROUP.fullmatch(text) else text for text in _PARTS.split(pattern))
 
-    Raises ConfigError for a variable that is no name or stands twice, and for letters from a later to an earlier one.
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a pattern: a ``text`` as it stands, one character of a kind, or any number, at ``least`` so many."""
+
+    fits: Callable[[str], bool] = bool
+    text: str = ""
+    least: int = 0
+    is_one: bool = False
+    variable: str = ""
+
+    def ends(self, path: str, rest_fits: Sequence[bool]) -> list[int]:
+        """Return by its begin the last end of this part behind which the rest fits, -1 where there is none."""
+        size = len(path)
+        if self.text or self.is_one:
+            step = len(self.text) or 1
+            pieces = (path[at : at + step] for at in range(size + 1))
+            fitting = (piece == self.text if self.text else self.fits(piece) for piece in pieces)
+            return [at + step if fits and rest_fits[at + step] else -1 for at, fits in enumerate(fitting)]
+        found = [size if rest_fits[size] else -1]
+        for at in reversed(range(size)):
+            further = found[-1] if self.fits(path[at]) else -1
+            found.append(further if further >= 0 else at if rest_fits[at] else -1)
+        found.reverse()
+        if self.least:
+            found = [found[at + 1] if at < size and self.fits(path[at]) else -1 for at in range(size + 1)]
+        return found
+
+
+def _parts(pattern: str) -> list[_Part]:
+    """Return the parts of a pattern with ``*``, ``?``, ``[...]`` and variables in braces.
+
+    Raises ConfigError for a variable that is no name or stands twice.
     """
-    # What stands for any text is glob's to decide; here only the variables matter.
-    parts = re.split(r"(\{\w+\}|\*+/?|\?|\[[^]]+\])", pattern)
-    around = zip(["", *parts], parts, [*parts[1:], ""], strict=False)
-    try:
-        return re.compile("".join(_part(part, before[-1:] == after[:1] == ".") for before, part, after in around))
-    except re.error as error:
-        raise ConfigError(f"study: expected a pattern of programs, found {pattern!r}: {error.msg}") from error
+    texts = [text for text in _PARTS.split(pattern) if text]
+    around = zip(["", *texts], texts, [*texts[1:], ""], strict=False)
+    parts = [_part(text, before[-1:] == after[:1] == ".") for before, text, after in around]
+    names = [part.variable for part in parts if part.variable]
+    for name in names:
+        if not name.isidentifier() or names.count(name) > 1:
+            what = "a name" if not name.isidentifier() else "each variable once"
+            raise ConfigError(f"study: expected {what} in braces, found {{{name}}} in the pattern {pattern!r}")
+    return parts
 
 
-def _part(part: str, is_between_dots: bool) -> str:
-    """Return the expression of a part of a pattern; what stands between dots is one word, as in ``.v5e_2x4.``."""
-    if variable := _GROUP.fullmatch(part):
-        return rf"(?P<{variable[1]}>[^/.{'' if is_between_dots else '_'}]+)"
-    return {"*": ".*", "?": "."}.get(part[:1], part if part[:1] == "[" else re.escape(part))
+def _part(text: str, is_between_dots: bool) -> _Part:
+    """Return a part of a pattern; what stands between dots is one word, as in ``.v5e_2x4.``."""
+    if variable := _GROUP.fullmatch(text):
+        ends = "/." if is_between_dots else "/._"
+        return _Part(fits=lambda character: character not in ends, least=1, variable=variable[1])
+    if not _PARTS.fullmatch(text):
+        return _Part(text=text)
+    if text[0] == "*":
+        # Which text it may be is glob's to decide; here only the variables matter.
+        return _Part()
+    # Of letters in brackets glob knows what they mean.
+    fits = re.compile(fnmatch.translate(text)).match
+    return _Part(fits=lambda character: bool(fits(character)), is_one=True)
+
+
+def _variables(parts: Sequence[_Part], path: str) -> dict[str, str] | None:
+    """Return the variables of a path by a pattern, each part as long as can be; None if the path is none of its."""
+    # From the end, and each part once: stars tried one in the other would take the power of their number.
+    rest_fits = [False] * len(path) + [True]
+    found = list[list[int]]()
+    for part in reversed(parts):
+        found.append(part.ends(path, rest_fits))
+        rest_fits = [end >= 0 for end in found[-1]]
+    at, variables = 0, dict[str, str]()
+    for part, ends in zip(parts, reversed(found), strict=True):
+        if ends[at] < 0:
+            return None
+        if part.variable:
+            variables[part.variable] = path[at : ends[at]]
+        at = ends[at]
+    return variables if at == len(path) else None

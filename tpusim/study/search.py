@@ -8,10 +8,12 @@ from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.study.axes import Axis, Setting, whole_where_due
-from tpusim.study.points import Point, is_allowed, merged, points_at
+from tpusim.study.points import Point, base_digests, is_allowed, merged, points_at
 from tpusim.study.programs import digest
+from tpusim.study.spec import Spec
+from tpusim.study.store import version
 from tpusim.study.study import Study
-from tpusim.study.table import Row, rows_of
+from tpusim.study.table import Row, rows_of, written_row
 
 OBJECTIVES = ("time_us", "energy_j", "average_power_w", "area_mm2", "cost_usd")
 """Columns that a search can make small."""
@@ -58,15 +60,21 @@ def _optuna() -> Any:
     return optuna
 
 
-def _trials(optuna: Any, study: Study, objectives: Sequence[str]) -> Any:
-    """Return Optuna's study, the one of before where there is one of the same programs, axes and figures."""
-    spec = study.spec
+def key_of(spec: Spec, objectives: Sequence[str]) -> str:
+    """Return what a search's trials are kept under: all that their figures follow from."""
     programs = [(program.digest, program.variables) for program in spec.programs]
-    told = programs, spec.axes, sorted(spec.derive), list(objectives)
+    derive = sorted((key, expression.text) for key, expression in spec.derive.items())
+    constraints = [expression.text for expression in spec.constraints]
+    rules = derive, constraints, spec.warm, spec.allow_overflow
+    return digest(repr((version(), programs, base_digests(spec), spec.axes, rules, list(objectives))).encode())
+
+
+def _trials(optuna: Any, study: Study, objectives: Sequence[str]) -> Any:
+    """Return Optuna's study, the one of before where there is one whose figures follow from the same."""
     folder = study.folder
     return optuna.create_study(
         storage=f"sqlite:///{folder / 'optuna.sqlite'}" if folder else None,
-        study_name=digest(repr(told).encode()),
+        study_name=key_of(study.spec, objectives),
         directions=["minimize"] * len(objectives),
         load_if_exists=True,
     )
@@ -114,4 +122,5 @@ def _row(study: Study, trial: Any, objectives: Sequence[str], is_best: bool) -> 
         ).items()
     }
     figures = trial.user_attrs.get("figures") or [None] * len(objectives)
-    return {"trial": trial.number, **chosen, **dict(zip(objectives, figures, strict=True)), "front": is_best}
+    found = {"trial": trial.number, **chosen, **dict(zip(objectives, figures, strict=True)), "front": is_best}
+    return written_row(found)

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.files import read_toml
-from tpusim.hardware.fields import FIELDS, TEXT_KEYS, field_of
+from tpusim.hardware.fields import FIELDS, TEXT_KEYS, WORKED_OUT, field_of
 from tpusim.ir.module import Module
 from tpusim.pipeline.schedules import check_schedule
 from tpusim.study.axes import Axis, read_axis
@@ -26,6 +27,8 @@ COLUMNS = (
     *("program_hash", "chip_hash", "version"),
 )
 """What tables say of a point beside what it is."""
+
+_OF_ALL = WORKED_OUT | {"area_mm2"}
 
 _KEYS = ("programs", "base", "schedule", "topology", "axes", "derive", "constraints", "warm", "allow_overflow")
 
@@ -46,6 +49,27 @@ class Spec:
         """The columns that say what a point is, beside its program."""
         axes = (key for axis in self.axes for key in axis.keys)
         return tuple(dict.fromkeys((*BASES, *self.variables, *axes, *self.derive)))
+
+    @cached_property
+    def derive_order(self) -> tuple[str, ...]:
+        """The keys of ``derive``, each behind those that it reads; of itself a line reads what the base has.
+
+        Raises ConfigError for lines that read each other.
+        """
+        keys = self.derive.keys()
+        # What is worked out of the machine follows from all of it.
+        reads = {
+            key: (keys if expression.names & _OF_ALL else keys & expression.names) - {key}
+            for key, expression in self.derive.items()
+        }
+        try:
+            return tuple(TopologicalSorter(reads).static_order())
+        except CycleError as error:
+            circle = error.args[1][::-1]
+            whole = sorted(_OF_ALL & {name for key in circle for name in self.derive[key].names})
+            why = f" ({whole[0]} follows from all keys)" if whole else ""
+            found = " > ".join(circle) + why
+            raise ConfigError(f"study: derive: expected lines that do not read each other, found {found}") from error
 
     @cached_property
     def variables(self) -> dict[str, None]:

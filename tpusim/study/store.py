@@ -5,16 +5,15 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
 import tpusim
-from tpusim.cost.models.registry import allowed_plugins
+from tpusim.cost.models.registry import allowed_plugins, plugin_places
 from tpusim.errors import ConfigError
 from tpusim.study.points import Point
 from tpusim.study.programs import digest
@@ -33,11 +32,15 @@ def version() -> str:
 @cache
 def _version(plugins: tuple[str, ...]) -> str:
     package = Path(tpusim.__file__).parent
-    folders = [package, package.parent / "configs"]
+    places = [package, package.parent / "configs"]
     for name in plugins:
-        folders += map(Path, getattr(find_spec(name), "submodule_search_locations", None) or ())
+        # One that is not there has no code, and is refused where a chip names it.
+        with suppress(ConfigError):
+            places += plugin_places(name)
+    files = [place for place in places if place.is_file()]
+    files += [path for place in places for kind in ("*.py", "*.toml") for path in place.rglob(kind)]
     found = sha256()
-    for path in sorted(path for folder in folders for kind in ("*.py", "*.toml") for path in folder.rglob(kind)):
+    for path in sorted(files):
         found.update(path.read_bytes())
     return f"{tpusim.__version__}+{found.hexdigest()[:12]}"
 

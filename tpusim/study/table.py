@@ -11,7 +11,7 @@ from typing import Any
 
 from tpusim.cost.area import area_mm2
 from tpusim.errors import ConfigError
-from tpusim.files import whole_file
+from tpusim.files import utf8_text, whole_file
 from tpusim.study.points import Point
 from tpusim.study.store import version
 from tpusim.study.work import Outcome
@@ -26,7 +26,12 @@ def rows_of(points: Sequence[Point], outcomes: Sequence[Outcome]) -> list[Row]:
     """Return points as rows: what each is, what it came to, the hashes of what that follows from, and its counts."""
     counted = sorted({key for outcome in outcomes for key in outcome.counts})
     both = zip(points, outcomes, strict=True)
-    return [_row(*one) | {f"count.{key}": _count(one[1], key) for key in counted} for one in both]
+    return [written_row(_row(*one) | {f"count.{key}": _count(one[1], key) for key in counted}) for one in both]
+
+
+def written_row(row: Row) -> Row:
+    """Return a row whose texts every file holds: some are names of files, or what an option says."""
+    return {key: utf8_text(value) if isinstance(value, str) else value for key, value in row.items()}
 
 
 def _count(outcome: Outcome, key: str) -> float | None:
@@ -59,21 +64,26 @@ def write_csv(rows: Sequence[Row], path: str | Path) -> None:
         writer.writerows(rows)
 
 
+def check_parquet() -> None:
+    """Raise ConfigError where nothing is installed that writes Parquet."""
+    if not (find_spec("pyarrow") or find_spec("duckdb")):
+        raise ConfigError("Parquet needs PyArrow or DuckDB: pip install 'tpusim[data]'")
+
+
 def write_parquet(rows: Sequence[Row], path: str | Path) -> None:
     """Write rows as Parquet, by PyArrow or DuckDB. Raises ConfigError without either."""
+    check_parquet()
     if find_spec("pyarrow"):
         from pyarrow import Table, parquet
 
         with whole_file(path) as beside:
             parquet.write_table(Table.from_pylist(_alike(rows)), beside)
-    elif find_spec("duckdb"):
+    else:
         import duckdb
 
         with whole_file(path) as beside, NamedTemporaryFile(suffix=".csv") as text:
             write_csv(rows, text.name)
             duckdb.sql(f"COPY (FROM read_csv({text.name!r})) TO {str(beside)!r} (FORMAT parquet)")
-    else:
-        raise ConfigError("Parquet needs PyArrow or DuckDB: pip install 'tpusim[data]'")
 
 
 def _alike(rows: Sequence[Row]) -> list[Row]:

@@ -92,6 +92,15 @@ def test_an_allowed_package_is_loaded(tmp_path):
     assert own == {key: value for key, value in shipped.items() if key != "changed"}
 
 
+@pytest.mark.parametrize("name", ["no_such_unit", "no_such_unit.arrays", "json.decoder.arrays", "json.arrays"])
+def test_a_plugin_that_is_not_there_is_refused(name):
+    """Also where no chip names it: it was to change something."""
+    refused = run("--plugin", name)
+    assert refused.returncode == 1
+    assert repr(name) in refused.stderr
+    assert "is it installed or on PYTHONPATH?" in refused.stderr
+
+
 @pytest.mark.parametrize("name", ["", "a-b", "a:b", "a..b", "../a"])
 def test_a_plugin_is_a_package(name):
     """Not a path, and not a class."""

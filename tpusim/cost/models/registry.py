@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from tpusim.errors import ConfigError, did_you_mean
@@ -47,6 +49,21 @@ def allow_plugin(*packages: str) -> None:
 def allowed_plugins() -> tuple[str, ...]:
     """Return the packages that this process may load classes from, in the order in which they were allowed."""
     return tuple(_ALLOWED)
+
+
+def plugin_places(package: str) -> list[Path]:
+    """Return the folders, or the file, that hold the code of a plug-in; raise ConfigError if it is not there."""
+    where = "is it installed or on PYTHONPATH?"
+    try:
+        found = find_spec(package)
+    # Of a module in a package Python loads the package first.
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"plugin: {package!r}: {error}; {where}") from error
+    if found is None:
+        raise ConfigError(f"plugin: expected a package or a module, found {package!r}, which is not there; {where}")
+    if found.submodule_search_locations is not None:
+        return [Path(folder) for folder in found.submodule_search_locations]
+    return [Path(found.origin)] if found.has_location and found.origin else []
 
 
 class Registry(Generic[M]):

@@ -34,15 +34,20 @@ _COLOURS = (("0", "#ffffff"), ("0.25", "#fde3b8"), ("1", "#ef8a17"))
 
 def write_model_explorer(result: ResultLike, path: str | Path) -> Path:
     """Write the graph to ``path`` (``.json``) and the times beside it; return the name of the latter."""
+    check_graph_name(path)
     target = Path(path)
-    # Model Explorer takes a file for what its ending says.
-    if target.suffix != ".json":
-        raise ConfigError(f"--model-explorer: expected a name that ends in .json, found {str(path)!r}")
     overlay = target.with_name(overlay_name(target.name))
     graphs = graphs_json(result)
     write_whole(target, json.dumps(graphs, separators=(",", ":")) + "\n")
     write_whole(overlay, json.dumps(node_data_json(result, graphs), separators=(",", ":")) + "\n")
     return overlay
+
+
+def check_graph_name(path: str | Path) -> None:
+    """Raise ConfigError for the name of a file that is no graph's."""
+    # Model Explorer takes a file for what its ending says.
+    if Path(path).suffix != ".json":
+        raise ConfigError(f"--model-explorer: expected a name that ends in .json, found {str(path)!r}")
 
 
 def overlay_name(name: str) -> str:
