@@ -352,6 +352,16 @@ ENTRY e {
  ROOT d = MATRIX dot(done, new), TIMES }""",
         *("s", "t", "e/start reads s, which was written over"),
     ),
+    "an array comes in where the one lies that is sent": (
+        """SCHEDULED, DONATED
+ENTRY e {
+ x = MATRIX parameter(0)
+ s = MATRIX sine(x)
+ start = (MATRIX, MATRIX) collective-permute-start(HERE), source_target_pairs={{0,0}}
+ done = MATRIX collective-permute-done(start)
+ ROOT out = (MATRIX) tuple(done) }""",
+        *("x", "s", "e/start is written over x before it has read it"),
+    ),
     "an array is returned twice": (
         """SCHEDULED
 ENTRY e {

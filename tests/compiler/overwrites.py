@@ -242,10 +242,11 @@ def _keeps_order(computation: Computation, instruction: Instruction, name: str) 
     if opcode in IN_PLACE:
         is_whole = operand == result and opcode == "dynamic-update-slice"
         return name not in instruction.operands[1:] or is_whole
+    if opcode not in ELEMENTWISE | {"copy"}:
+        return False
     assert isinstance(operand, ArrayShape)
     assert isinstance(result, ArrayShape)
-    same_layout = operand.actual_layout.minor_to_major == result.actual_layout.minor_to_major
-    return opcode in ELEMENTWISE | {"copy"} and same_layout
+    return operand.actual_layout.minor_to_major == result.actual_layout.minor_to_major
 
 
 def _made_of(computation: Computation, name: str) -> set[str]:

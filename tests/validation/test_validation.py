@@ -52,6 +52,16 @@ def test_predictions_beat_both_baselines(measured):
         assert own.mape < measured["roofline"][family].mape
 
 
+def test_the_roofline_of_integers_is_that_of_their_rate():
+    """A product in int8 goes at twice the rate of bf16 on v5e."""
+    rows = read_cases(TRACES / "measured" / "index.csv")
+    case = next(case for case in rows if "10792x8464_8464x1296_int8" in str(case))
+    chip = load_chip("v5e")
+    operations = 2 * 10792 * 8464 * 1296
+    expected_us = operations / (2 * chip.peak_flops_per_second) * 1e6
+    assert predict(case, chip).roofline_us == pytest.approx(expected_us, rel=0.01)
+
+
 def test_tilings_are_predicted_in_size(tilings):
     """Over all kernels and tile choices of v3 the mean absolute error is at most 25 %."""
     errors = [abs(o.predicted_us / o.measured_us - 1) for o in tilings]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 from msgspec import Meta, structs
 
 from tpusim.analysis.accuracy import Outcome
+from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.load import chip_names, load_chip
 from tpusim.ir.module import with_window
@@ -226,7 +227,8 @@ _FAMILIES = {
 
 
 def _plain_roofline_us(records: Sequence[Record], chip: Chip) -> float:
-    """Return the time at the advertised peak of bf16 or of HBM, whichever is longer: what a spreadsheet would say."""
-    flops = sum(record.flops * record.count for record in records if record.is_kernel)
+    """Return the time at the advertised peaks of arithmetic or of HBM, whichever is longer: a spreadsheet's answer."""
+    kernels = [record for record in records if record.is_kernel]
+    busy_s = sum(record.flops * record.count / peak_flops_per_second(chip, record.flops_type) for record in kernels)
     hbm_bytes = sum(record.hbm_bytes * record.count for record in records)
-    return 1e6 * max(flops / chip.peak_flops_per_second, hbm_bytes / chip.hbm.bandwidth_bytes_per_second)
+    return 1e6 * max(busy_s, hbm_bytes / chip.hbm.bandwidth_bytes_per_second)
