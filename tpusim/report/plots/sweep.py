@@ -205,13 +205,13 @@ def _mean(figures: Sequence[float]) -> float:
 
 def _lines(ax: Axes, records: Records, keys: tuple[str, str, str], values: Sequence[str]) -> Labels:
     x, y, by = keys
-    numbers = [_number(record[x]) for record in records]
+    numbers = [_number(record, x) for record in records]
     texts = list(dict.fromkeys(str(record[x]) for record in records)) if None in numbers else []
     for value, (colour, marker, dash) in zip(values, LINES, strict=False):
         chosen = [record for record in records if not by or str(record[by]) == value]
         places: dict[float, list[float]] = defaultdict(list)
         for record in chosen:
-            place = texts.index(str(record[x])) if texts else _number(record[x]) or 0.0
+            place = texts.index(str(record[x])) if texts else _number(record, x) or 0.0
             places[place].append(_figure(record, y) or 0.0)
         line = [(place, _mean(figures)) for place, figures in sorted(places.items())]
         if line:
@@ -229,7 +229,7 @@ def _scale(ax: Axes, records: Records, keys: tuple[str, str, str], texts: list[s
     ax.set(xlabel=literal(x), ylabel=literal(y))
     if texts:
         ax.set_xticks(range(len(texts)), [shortened(text, 16) for text in texts])
-    elif _is_far(across := sorted({_number(record[x]) or 0.0 for record in records})):
+    elif _is_far(across := sorted({_number(record, x) or 0.0 for record in records})):
         ax.set_xscale("log")
         if len(across) <= _MOST_TICKS:
             ax.set_xticks(across, [_tick(x, value) for value in across])
@@ -258,11 +258,16 @@ def _value(record: Mapping[str, object], key: str) -> object:
     return "" if found is None else found
 
 
-def _number(value: object) -> float | None:
+def _number(record: Mapping[str, object], key: str) -> float | None:
+    """Return a value of a record as a number, None if it is none. Raises ConfigError for one that is not finite."""
+    value = _value(record, key)
     try:
-        return float(str(value))
+        found = float(str(value))
     except ValueError:
         return None
+    if not isfinite(found):
+        raise ConfigError(f"{key}: expected a finite number, found {value!r}")
+    return found
 
 
 def _figure(record: Mapping[str, object], key: str) -> float | None:
@@ -270,11 +275,9 @@ def _figure(record: Mapping[str, object], key: str) -> float | None:
     value = _value(record, key)
     if value == "":
         return None
-    found = _number(value)
+    found = _number(record, key)
     if found is None:
         raise ConfigError(f"{key}: expected a number, found {value!r}")
-    if not isfinite(found):
-        raise ConfigError(f"{key}: expected a finite number, found {value!r}")
     return found
 
 
