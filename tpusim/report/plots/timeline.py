@@ -14,6 +14,7 @@ from tpusim.analysis.busy import Values, busy_over_time
 from tpusim.analysis.energy.power import mean_watts
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import ICI, UNITS
+from tpusim.report.lanes import Lanes
 from tpusim.report.plots.colours import GREY, INK, ink_on, kind_of, kind_order, kind_patch, look_of
 from tpusim.report.plots.fold import Fold, fold_of
 from tpusim.report.plots.style import axes_or_new, figure_of, literal, place_labels, shortened, styled, time_unit
@@ -239,15 +240,12 @@ def _draw_repeat(ax: Axes, repeat: Repeat, fold: Fold, scale: tuple[float, float
 def _beside_rows(run: Timeline, first_ps: int, last_ps: int) -> dict[str, tuple[list[int], list[Record]]]:
     """Return by row what ran beside the core, each record with the lane in which it overlaps no other."""
     found: dict[str, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
-    free_ps: dict[str, list[int]] = defaultdict(list)
+    free: dict[str, Lanes] = defaultdict(Lanes)
     for record in sorted(run.records, key=lambda record: record.start_ps):
         seen = record.start_ps < last_ps and record.end_ps > first_ps
         if record.row == CORE or not record.duration_ps or not seen:
             continue
-        free = free_ps[record.row]
-        lane = next((n for n, until_ps in enumerate(free) if until_ps <= record.start_ps), len(free))
-        free[lane:] = [record.end_ps, *free[lane + 1 :]]
-        found[record.row][0].append(lane)
+        found[record.row][0].append(free[record.row].take(record.start_ps, record.end_ps))
         found[record.row][1].append(record)
     return found
 
