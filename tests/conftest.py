@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -27,3 +28,12 @@ def registered():
     yield register_custom_call
     REGISTERED.clear()
     REGISTERED.update(before)
+
+
+@pytest.fixture
+def no_garbage_of_others():
+    """Keep Python's collector from going through what other tests left in this process, whichever of them it ran."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

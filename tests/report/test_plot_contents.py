@@ -349,3 +349,10 @@ def test_the_axis_of_a_sweep_has_its_values_in_full():
         runs = [{key: value, "time_us": 1.0} for value in values]
         labels.append([tick.get_text() for tick in plot.sweep(runs, key, "time_us").axes[0].get_xticklabels()])
     assert labels == [["1", "32", "1,024"], ["1.0 MiB", "16.0 MiB"]]
+
+
+@pytest.mark.parametrize("found", ["nan", "inf", "-inf", "1e999"])
+def test_a_sweep_over_values_that_are_not_finite_is_refused(found):
+    """An axis has no place for them; a text that is no number stands at even distances."""
+    with pytest.raises(ConfigError, match=f"x: expected a finite number, found '{found}'"):
+        plot.sweep([{"x": 1, "y": 2}, {"x": found, "y": 3}], "x", "y")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 from time import process_time
@@ -36,15 +35,6 @@ SIZES = {
     "fed": (256, 512, 1024),
     "reduces": (256, 1024, 4096),
 }
-
-
-@pytest.fixture
-def no_garbage_of_others():
-    """Keep Python's collector from going through what other tests left in this process, whichever of them it ran."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.slow

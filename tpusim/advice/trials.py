@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
@@ -45,6 +45,7 @@ SHOWN = 4
 """Ops that a finding names, the longest."""
 
 _MEMORY: Basis = "memory"
+_AT_ONCE = 1024
 
 Rule = Callable[["Case"], Iterator[Trial]]
 _R = TypeVar("_R", bound=Rule)
@@ -63,13 +64,25 @@ def advises(name: str) -> Callable[[_R], _R]:
     return enter
 
 
-def made_of(computation: Computation, names: Collection[str]) -> set[str]:
-    """Return the instructions of a computation that are made of some, by themselves or through others."""
-    found = set[str]()
-    for one in computation:
-        if any(operand in found or operand in names for operand in one.operands):
-            found.add(one.name)
-    return found
+def are_made_of(computation: Computation, asked: Sequence[tuple[Collection[str], Collection[str]]]) -> tuple[bool, ...]:
+    """Return for pairs of names whether one of the first is made of one of the second, directly or through others."""
+    found: list[bool] = []
+    for begin in range(0, len(asked), _AT_ONCE):
+        some = asked[begin : begin + _AT_ONCE]
+        # A bit for each pair: a walk for each would be as many as the program has arrays.
+        sources: dict[str, int] = defaultdict(int)
+        for number, (_, names) in enumerate(some):
+            for name in names:
+                sources[name] |= 1 << number
+        made = dict[str, int]()
+        for one in computation:
+            bits = 0
+            for operand in one.operands:
+                bits |= made.get(operand, 0) | sources.get(operand, 0)
+            if bits:
+                made[one.name] = bits
+        found += (any(made.get(name, 0) >> number & 1 for name in names) for number, (names, _) in enumerate(some))
+    return tuple(found)
 
 
 def products_of(module: Module, home: Computation, of: Instruction) -> Iterator[tuple[Computation, Instruction]]:

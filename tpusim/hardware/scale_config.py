@@ -95,21 +95,27 @@ def _entries(source: SourceText) -> dict[str, _Entry]:
     """Return the values by key, in lower case."""
     entries, known = {}, {*_NEEDED, *_IGNORED, *_OFF, *_OTHERS}
     for line in re.finditer(r"[^\n]+", source.text):
-        text = line[0].strip()
-        if not text or text[0] in "#;[":
+        whole = _stripped(source, line.start(), line.end())
+        if not whole.text or whole.text[0] in "#;[":
             continue
-        found = re.match(r"\s*([^:=]*?)\s*[:=]\s*(.*?)\s*$", line[0])
-        if not found or not found[1]:
-            raise ConfigError("expected [section] or key: value", source.span(line.start(), line.end()))
-        key = found[1].lower()
-        place = source.span(line.start() + found.start(1), line.start() + found.end(1))
+        sign = re.search("[:=]", whole.text)
+        if not sign or not sign.start():
+            raise ConfigError("expected [section] or key: value", whole.span)
+        name = _stripped(source, whole.span.start, whole.span.start + sign.start())
+        key = name.text.lower()
         if key not in known:
-            raise ConfigError(f"unknown key {found[1]!r}{did_you_mean(key, known)}", place)
+            raise ConfigError(f"unknown key {name.text!r}{did_you_mean(key, known)}", name.span)
         if key in entries:
-            raise ConfigError(f"expected {found[1]!r} once, found it twice", place)
-        begin = line.start() + found.start(2)
-        entries[key] = _Entry(found[2], source.span(begin, begin + max(1, len(found[2]))))
+            raise ConfigError(f"expected {name.text!r} once, found it twice", name.span)
+        entries[key] = _stripped(source, whole.span.start + sign.end(), line.end())
     return entries
+
+
+def _stripped(source: SourceText, start: int, end: int) -> _Entry:
+    """Return what stands between two places, without the blanks around it."""
+    text = source.text[start:end]
+    begin = start + len(text) - len(text.lstrip())
+    return _Entry(text.strip(), source.span(begin, begin + max(1, len(text.strip()))))
 
 
 def _run_name(entries: dict[str, _Entry]) -> str:

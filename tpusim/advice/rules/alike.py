@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises, made_of
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises, are_made_of
 from tpusim.cost.tile import alone_ps
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM
@@ -40,9 +40,8 @@ def kernels_alike(case: Case) -> Iterator[Trial]:
             likes[_likeness(case, step)].append(step)
     # What is done to each of so many arrays is one piece of code, in however many kernels.
     counts: dict[int, list[_Group]] = defaultdict(list)
-    for group in likes.values():
-        if len(group) > 1 and _is_independent(case, group):
-            counts[len(group)].append(group)
+    for group in _independent(case, [group for group in likes.values() if len(group) > 1]):
+        counts[len(group)].append(group)
     ranked = sorted(counts.values(), key=lambda groups: -_share(case, groups))
     for groups in ranked[:_MOST_COUNTS]:
         if _share(case, groups) < LEAST_SHARE:
@@ -69,10 +68,17 @@ def _likeness(case: Case, kernel: Kernel) -> tuple[object, ...]:
     return (kernel.opcode, kernel.source, kernel.flops, arrays)
 
 
-def _is_independent(case: Case, group: _Group) -> bool:
-    """Return whether no kernel of a group is made of what another one makes."""
-    names = {kernel.name for kernel in group}
-    return not made_of(case.homes[group[0].name], names) & names
+def _independent(case: Case, groups: Sequence[_Group]) -> Iterator[_Group]:
+    """Yield the groups of which no kernel is made of what another one makes."""
+    homes: dict[str, list[_Group]] = defaultdict(list)
+    for group in groups:
+        homes[case.homes[group[0].name].name].append(group)
+    waits = set[int]()
+    for some in homes.values():
+        names = [{kernel.name for kernel in group} for group in some]
+        answers = are_made_of(case.homes[some[0][0].name], list(zip(names, names, strict=True)))
+        waits |= {id(group) for group, does_wait in zip(some, answers, strict=True) if does_wait}
+    return (group for group in groups if id(group) not in waits)
 
 
 def _stacks(case: Case, groups: Sequence[_Group]) -> _Stacks:

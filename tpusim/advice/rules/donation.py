@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import SHOWN, Case, Trial, advises, made_of
+from tpusim.advice.trials import SHOWN, Case, Trial, advises, are_made_of
 from tpusim.errors import TpusimError
 from tpusim.hardware.units import HBM
 from tpusim.ir.attributes import ParameterAlias
-from tpusim.ir.module import Instruction, Module
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import COPIES, VIEWS, async_parts
 from tpusim.pipeline.stages import memory
 from tpusim.program.edit import with_steps
@@ -20,7 +21,7 @@ from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, Kernel, Steps
 from tpusim.semantics.aliasing import in_place_operands, joins_operands
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import ArrayShape, TupleShape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 
 class _Pair(NamedTuple):
@@ -54,16 +55,22 @@ def donation(case: Case) -> Iterator[Trial]:
     saved = case.peak_hbm_bytes - after
     if saved > 0 or copied:
         names = [pair.name for pair in (copied or pairs)]
-        updates = [step for step in case.program.steps if isinstance(step, Kernel) and step.source]
         at = f"; to update them {len(copied)} of these are copied" if copied else ""
         yield Trial(
             what=f"{len(pairs)} results have the shape of arguments that are not donated{at}",
             change=f"donate them: jax.jit(..., donate_argnums=...) of {', '.join(names[:SHOWN])}",
             ops=tuple(names[:SHOWN]),
-            source=next((step.source for pair in copied for step in updates if step.name in pair.way), ""),
+            source=_source(case.program, copied),
             alternative=_in_place(case.program, copied) if copied else None,
             saved_bytes=max(0, saved),
         )
+
+
+def _source(program: Program, pairs: list[_Pair]) -> str:
+    """Return the line of the first kernel on the way of a result, of the first that has one."""
+    lines = {s.name: (place, s.source) for place, s in enumerate(program.steps) if isinstance(s, Kernel) and s.source}
+    ways = ([lines[name] for name in pair.way if name in lines] for pair in pairs)
+    return next((min(way)[1] for way in ways if way), "")
 
 
 def _in_place(program: Program, pairs: list[_Pair]) -> Program:
@@ -93,34 +100,52 @@ def _pairs(module: Module) -> list[_Pair]:
     root = module.entry.root
     is_tuple = isinstance(root.shape, TupleShape) and root.opcode == "tuple"
     parts = [((n,), one) for n, one in enumerate(module.entry.operands_of(root))] if is_tuple else [((), root)]
+    # Of thousands taken from its front a plain dictionary is gone through again and again.
+    free: dict[Shape, OrderedDict[str, int]] = defaultdict(OrderedDict)
+    for place, parameter in enumerate(module.entry.parameters):
+        if parameter.immediate not in given:
+            free[parameter.shape][parameter.name] = place
     found = []
     for index, part in sorted(parts, key=lambda item: -_size(item[1])):
-        fits = [p for p in module.entry.parameters if p.shape == part.shape and p.immediate not in given]
+        fits = free[part.shape]
         if index in results or not fits or not _size(part):
             continue
         way = _way(module, part)
         # What is made of an argument by updating it is the one that it can be.
-        parameter = next((p for p in fits if p.name in way), fits[0])
-        assert isinstance(parameter.immediate, int)
-        given.add(parameter.immediate)
-        on_way = frozenset(way) if parameter.name in way and not _is_read_after(module, parameter, way) else frozenset()
-        copies = frozenset(name for name in on_way if _is_copy(module.entry[name]))
-        found.append(_Pair(ParameterAlias(index, parameter.immediate), parameter.name, on_way, copies))
-    return found
+        name = min(fits.keys() & way, key=fits.__getitem__, default=next(iter(fits)))
+        del fits[name]
+        found.append((index, name, way if name in way else frozenset[str]()))
+    return [_pair(module.entry, *one) for one in _updated(module.entry, found)]
 
 
-def _is_read_after(module: Module, parameter: Instruction, way: list[str]) -> bool:
-    """Return whether something reads an argument that waits for its update: it then has to stay as it was."""
-    behind = made_of(module.entry, set(way) - {parameter.name}) - set(way)
-    return any(user.name in behind for user, _ in module.entry.users.get(parameter.name, ()))
+_Found = tuple[tuple[int, ...], str, frozenset[str]]
+"""A result's index, the argument that it could lie in, and the way between them, if there is one."""
 
 
-def _way(module: Module, result: Instruction) -> list[str]:
+def _updated(entry: Computation, found: list[_Found]) -> Iterator[_Found]:
+    """Yield results with their way, but for those whose argument is read by what waits for its update.
+
+    It then has to stay as it was.
+    """
+    readers = [{user.name for user, _ in entry.users.get(name, ())} - way if way else () for _, name, way in found]
+    read_after = are_made_of(entry, [(users, one[2] - {one[1]}) for users, one in zip(readers, found, strict=True)])
+    for (index, name, way), is_read in zip(found, read_after, strict=True):
+        yield index, name, frozenset() if is_read else way
+
+
+def _pair(entry: Computation, index: tuple[int, ...], name: str, way: frozenset[str]) -> _Pair:
+    number = entry[name].immediate
+    assert isinstance(number, int)
+    copies = frozenset(one for one in way if _is_copy(entry[one]))
+    return _Pair(ParameterAlias(index, number), name, way, copies)
+
+
+def _way(module: Module, result: Instruction) -> frozenset[str]:
     """Return the instructions from a result back through copies, views, joins and updates in place."""
-    way, open_ = dict[str, None](), [result]
+    way, open_ = set[str](), [result]
     while open_:
         here = open_.pop()
-        way[here.name] = None
+        way.add(here.name)
         behind = module.entry.operands_of(here)
         if _is_copy(here):
             open_ += behind if joins_operands(here) else behind[:1]
@@ -128,7 +153,7 @@ def _way(module: Module, result: Instruction) -> list[str]:
             open_ += behind[:1]
         elif (operand := in_place_operands(module, here).get(0)) is not None:
             open_.append(behind[operand])
-    return list(way)
+    return frozenset(way)
 
 
 def _is_copy(instruction: Instruction) -> bool:

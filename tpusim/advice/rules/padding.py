@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ def padding(case: Case) -> Iterator[Trial]:
     """Propose sizes that fill tiles and arrays: blocks lose their padding, products its rows and columns."""
     kernels = [step for step in case.program.every_step if isinstance(step, Kernel)]
     found = _wasted(case)
-    touched = {size: [k for k in kernels if wasted.touches(k)] for size, wasted in found.items()}
+    touched = _touched(kernels, found)
     # No more than that is saved: what a kernel does is padding to this part.
     shares = {size: sum(case.share(k) * found[size].idle(k) for k in own) for size, own in touched.items()}
     for size in sorted(shares, key=lambda size: -shares[size])[:_MOST_SIZES]:
@@ -68,6 +68,22 @@ def padding(case: Case) -> Iterator[Trial]:
             alternative=with_steps(case.program, partial(_full, wasted=found[size])),
             **case.places(touched[size]),
         )
+
+
+def _touched(kernels: Sequence[Kernel], found: Mapping[Size, _Wasted]) -> dict[Size, list[Kernel]]:
+    """Return for each size the kernels that move or multiply some of its padding."""
+    # A program may have as many sizes as kernels.
+    sizes: dict[str, list[Size]] = defaultdict(list)
+    for size, wasted in found.items():
+        for name in wasted.used.keys() | wasted.multiplied.keys():
+            sizes[name].append(size)
+    touched: dict[Size, list[Kernel]] = {size: [] for size in found}
+    for kernel in kernels:
+        names = (kernel.name, *(stream.operand for stream in kernel.streams))
+        for size in {size for name in names if name in sizes for size in sizes[name]}:
+            if found[size].touches(kernel):
+                touched[size].append(kernel)
+    return touched
 
 
 def mended(size: Size, hint: str = "or {}") -> str:
@@ -105,14 +121,20 @@ def _turned(case: Case, array: str) -> tuple[int, int]:
 def _wasted(case: Case) -> dict[Size, _Wasted]:
     """Return what is wasted by the sizes that waste it."""
     found: dict[Size, _Wasted] = defaultdict(_Wasted)
+    sizes: dict[str, Size] = {}
     for name, home in case.homes.items():
         shape = home[name].shape
         if isinstance(shape, ArrayShape) and (size := worst_stored(shape)):
             found[size].used[name] = logical_bytes(shape) / physical_bytes(shape)
+            sizes[name] = size
     for step in case.program.every_step:
         if isinstance(step, Kernel) and case.module is not None and step.name in case.homes:
             share = _array_share(step, case)
-            own = _worst_multiplied(step, case.module, case) if step.family != "hand-written" else _read_by(step, found)
+            own = (
+                _worst_multiplied(step, case.module, case)
+                if step.family != "hand-written"
+                else _read_by(step, found, sizes)
+            )
             if share < 1 - LEAST_SHARE and own:
                 found[own].multiplied[step.name] = share
     return found
@@ -128,11 +150,10 @@ def worst_stored(shape: ArrayShape) -> Size | None:
     return _worst([(size, tile) for size, tile in zip(sizes, reversed(layout.tiles[0]), strict=False) if size > 1])
 
 
-def _read_by(kernel: Kernel, found: Mapping[Size, _Wasted]) -> Size | None:
+def _read_by(kernel: Kernel, found: Mapping[Size, _Wasted], sizes: Mapping[str, Size]) -> Size | None:
     """Return the size that pads most of what a hand-written kernel reads, whose products say no sizes."""
-    idle = {size: wasted.idle(kernel) for size, wasted in found.items()}
-    worst = max(idle, key=lambda size: idle[size], default=None)
-    return worst if worst and idle[worst] else None
+    own = dict.fromkeys(sizes[stream.operand] for stream in kernel.streams if stream.operand in sizes)
+    return max(own, key=lambda size: found[size].idle(kernel), default=None)
 
 
 def _worst_multiplied(kernel: Kernel, module: Module, case: Case) -> Size | None:

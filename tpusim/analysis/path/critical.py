@@ -12,8 +12,9 @@ import msgspec
 from msgspec import structs
 
 from tpusim.analysis.path.graph import Graph
+from tpusim.analysis.path.hidden import Hidden, HiddenRest, hidden_behind
 from tpusim.program.module import Program
-from tpusim.timeline.records import CORE, WAITING_FOR, PodRun, Record
+from tpusim.timeline.records import PodRun, Record
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,20 +70,12 @@ class Slack(msgspec.Struct, frozen=True, kw_only=True):
     slack_ps: int
 
 
-class Hidden(msgspec.Struct, frozen=True, kw_only=True):
-    """How long something beside the core, ``name``, ran behind an op of the core, in all executions."""
-
-    name: str
-    source: str
-    behind: str
-    time_ps: int
-
-
 class CriticalPath(msgspec.Struct, frozen=True, kw_only=True):
     """What the end of a run waits for, back to its start.
 
     ``stretches`` follow each other and add up to ``total_ps`` with their counts. ``slacks`` are those of the device
-    that ended last, the largest first; ``hidden`` is what ran behind what on it.
+    that ended last, the largest first; ``hidden`` is what ran behind what on it, and ``hidden_rest`` what more of each
+    transfer, where there is too much to tell apart.
     """
 
     program: str
@@ -92,6 +85,7 @@ class CriticalPath(msgspec.Struct, frozen=True, kw_only=True):
     stretches: tuple[Stretch, ...]
     slacks: tuple[Slack, ...]
     hidden: tuple[Hidden, ...]
+    hidden_rest: tuple[HiddenRest, ...] = ()
 
     @property
     def ops(self) -> tuple[OnPath, ...]:
@@ -112,6 +106,7 @@ class CriticalPath(msgspec.Struct, frozen=True, kw_only=True):
 def critical_path(program: Program, run: PodRun) -> CriticalPath:
     """Return what the end of a run of ``program`` waits for, and what could have come later for nothing."""
     graph, last = Graph(program, run), run.last
+    hidden, rest = hidden_behind(last.records)
     own = next(number for number, lane in enumerate(graph.lanes) if last.device in lane.devices)
     return CriticalPath(
         program=program.name,
@@ -120,7 +115,8 @@ def critical_path(program: Program, run: PodRun) -> CriticalPath:
         total_ps=last.total_ps,
         stretches=_counted(graph, _stretches(graph, own), last.total_ps),
         slacks=_slacks(graph, own, last.total_ps),
-        hidden=hidden_behind(last.records),
+        hidden=hidden,
+        hidden_rest=rest,
     )
 
 
@@ -203,27 +199,3 @@ def _slacks(graph: Graph, lane: int, end_ps: int) -> tuple[Slack, ...]:
         for executions in found.values()
     ]
     return tuple(sorted(slacks, key=lambda slack: (-slack.slack_ps, -slack.time_ps)))
-
-
-def hidden_behind(records: tuple[Record, ...]) -> tuple[Hidden, ...]:
-    """Return what ran beside the core behind which of its ops, the longest first; waits hide nothing."""
-    core = sorted(
-        (r for r in records if r.row == CORE and not r.bound_by.startswith(WAITING_FOR)), key=lambda r: r.start_ps
-    )
-    found: dict[tuple[str, str, str], int] = defaultdict(int)
-    first = 0
-    for beside in sorted((r for r in records if r.row != CORE), key=lambda r: r.start_ps):
-        while first < len(core) and core[first].end_ps <= beside.start_ps:
-            first += 1
-        for record in core[first:]:
-            if record.start_ps >= beside.end_ps:
-                break
-            shared_ps = min(record.end_ps, beside.end_ps) - max(record.start_ps, beside.start_ps)
-            # What of a loop was played stands for its trips: of neither more often than of the other.
-            found[beside.name, beside.source, record.name] += max(0, shared_ps) * min(record.count, beside.count)
-    pairs = (
-        Hidden(name=name, source=source, behind=behind, time_ps=time_ps)
-        for (name, source, behind), time_ps in found.items()
-        if time_ps
-    )
-    return tuple(sorted(pairs, key=lambda pair: -pair.time_ps))

@@ -10,7 +10,8 @@ from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.analysis.answers.scaling import Largest, ScaleRow
 from tpusim.analysis.explained.facts import StepExplanation
 from tpusim.analysis.explanation import Explanation
-from tpusim.analysis.path.critical import CriticalPath, Hidden, OnPath, Slack, Stretch
+from tpusim.analysis.path.critical import CriticalPath, OnPath, Slack, Stretch
+from tpusim.analysis.path.hidden import Hidden, HiddenRest
 from tpusim.report.json.page import Microseconds, document, fill, page, rows
 from tpusim.shapes.layout_choices import LayoutChoice
 
@@ -54,6 +55,7 @@ PathPage = document(
     stretches=rows(page("Stretch", Stretch)),
     slacks=rows(page("Slack", Slack)),
     hidden=rows(page("Hidden", Hidden)),
+    hidden_rest=rows(page("HiddenRest", HiddenRest)),
 )
 
 

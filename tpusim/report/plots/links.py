@@ -16,7 +16,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from tpusim.report.plots.colours import GREY, HEAT, INK
-from tpusim.report.plots.style import figure_of, new_figure, styled
+from tpusim.report.plots.style import figure_of, literal, new_figure, styled
 from tpusim.report.plots.switches import draw_switches
 from tpusim.report.tables import time_text
 from tpusim.timeline.records import LinkUse, PodRun
@@ -92,7 +92,7 @@ def _with_scale(figure: Figure, places: Any, run: PodRun, shares: Shares, norm: 
     bar = figure.colorbar(ScalarMappable(norm, HEAT), ax=places, shrink=0.9, pad=0.02)
     bar.set_label("link busy (% of the run)")
     bar.outline.set_linewidth(0.4)
-    figure.suptitle(_title(run, [share for _, share in shares]), x=0.01, ha="left", fontsize=8.5)
+    figure.suptitle(literal(_title(run, [share for _, share in shares])), x=0.01, ha="left", fontsize=8.5)
     return figure
 
 

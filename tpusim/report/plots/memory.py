@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tpusim.analysis.memory import MemoryProfile
 from tpusim.hardware.units import MemorySpace
 from tpusim.report.plots.colours import BLUE, GREY, INK, PALE, TILE_TINTS, VERMILION
-from tpusim.report.plots.style import figure_of, new_figure, shortened, styled
+from tpusim.report.plots.style import figure_of, literal, new_figure, shortened, styled
 from tpusim.report.tables import BYTES, size_text, unit_of
 
 _NAMED = 8
@@ -42,7 +42,7 @@ def memory(
     for (left, right), profile in zip(grid, profiles, strict=True):
         _draw_space(left, profile, capacities.get(profile.space, 0))
         _draw_peak(right, profile)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=9, fontweight="bold")
+    figure.suptitle(literal(title), x=0.01, ha="left", fontsize=9, fontweight="bold")
     return figure
 
 

@@ -15,7 +15,7 @@ from tpusim.analysis.roofline import Roof, RoofPoint, roof_points, roofs
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, MATRIX, UNITS, VMEM
 from tpusim.report.plots.colours import GREY, INK, kind_of, kind_order, look_of
-from tpusim.report.plots.style import figure_of, new_figure, place_labels, shortened, styled
+from tpusim.report.plots.style import figure_of, literal, new_figure, place_labels, shortened, styled
 from tpusim.report.tables import time_text, unit_of
 from tpusim.timeline.records import Timeline
 
@@ -180,7 +180,7 @@ def _finish(ax: Axes, limits: _Limits, points: Sequence[RoofPoint], title: str) 
         # Decades have labels; asking whether the ticks between them might takes most of the time of a drawing.
         axis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("arithmetic intensity (FLOP per byte of HBM; hollow: of VMEM, for ops without HBM traffic)")
-    ax.set(ylabel="rate (FLOP/s)", title=title)
+    ax.set(ylabel="rate (FLOP/s)", title=literal(title))
     handles = [
         Line2D([], [], ls="", marker=_dot_marker(kind), color=look_of(kind).colour, markeredgecolor=INK, label=kind)
         for kind in kind_order(kind_of(point.bound_by) for point in points)

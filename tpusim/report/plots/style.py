@@ -20,7 +20,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from tpusim.analysis.busy import Values
-from tpusim.errors import ConfigError
+from tpusim.errors import ConfigError, printable
 from tpusim.files import whole_file
 from tpusim.report.plots.colours import GREY, INK
 from tpusim.report.tables import unit_of
@@ -116,12 +116,29 @@ def save(figure: Figure, path: str | Path) -> None:
         figure.savefig(beside, format=ending, metadata=dated[ending])
 
 
+def literal(text: str) -> str:
+    """Return a text from outside such that Matplotlib draws it as it is: dollar signs begin no formula.
+
+    What cannot be printed, which SVG cannot hold either, is replaced.
+    """
+    return printable(text, kept="\n").replace("$", "\\$")
+
+
 def shortened(name: str, characters: int) -> str:
-    """Return a name in at most so many characters, its middle left out: programs count their ops at the end."""
+    """Return a name, ``literal``, in at most so many characters.
+
+    Its middle is left out: programs count their ops at the end.
+    """
     if len(name) <= characters:
-        return name
+        return literal(name)
     tail = characters // 2
-    return f"{name[: characters - tail - 1]}\N{HORIZONTAL ELLIPSIS}{name[-tail:]}"
+    return literal(f"{name[: characters - tail - 1]}\N{HORIZONTAL ELLIPSIS}{name[-tail:]}")
+
+
+def legend_entry(name: str, characters: int) -> str:
+    """Return a name, ``shortened``, for a legend, which leaves out what begins with an underscore."""
+    # A space without width comes first.
+    return f"\u200b{shortened(name, characters)}" if name.startswith("_") else shortened(name, characters)
 
 
 def time_unit(longest_ps: int) -> tuple[float, str]:

@@ -19,7 +19,16 @@ from tpusim.analysis.answers.scaling import ScaleRow
 from tpusim.analysis.compare import pareto_front
 from tpusim.errors import ConfigError
 from tpusim.report.plots.colours import BLUE, GREY, INK, LINES, ORANGE, VERMILION
-from tpusim.report.plots.style import axes_or_new, figure_of, new_figure, place_labels, shortened, styled
+from tpusim.report.plots.style import (
+    axes_or_new,
+    figure_of,
+    legend_entry,
+    literal,
+    new_figure,
+    place_labels,
+    shortened,
+    styled,
+)
 from tpusim.report.tables import count_text, size_text
 from tpusim.units import ps_to_us
 
@@ -101,7 +110,7 @@ def _pareto(ax: Axes, records: Records, keys: tuple[str, str, str]) -> Labels:
     ax.scatter(across, up, s=26, color=BLUE, edgecolor=INK, linewidth=0.5, zorder=3, label="on the front")
     ax.margins(0.12)
     ax.grid()
-    ax.set(xlabel=x, ylabel=y)
+    ax.set(xlabel=literal(x), ylabel=literal(y))
     texts = [shortened(str(records[n].get(name, "")), 30) if name else "" for n in front]
     return [points[n] for n in front], texts
 
@@ -124,7 +133,7 @@ def _multiples(
         groups[str(_value(record, per))].append(record)
     if len(groups) > _MOST_PICTURES:
         raise ConfigError(f"{per}: expected at most {_MOST_PICTURES} values, one for each picture, found {len(groups)}")
-    figure, places = _side_by_side(list(groups), (2.9, 2.4), title)
+    figure, places = _side_by_side(list(groups), (2.9, 2.4), title, 32)
     labels = [draw(ax, part) for ax, part in zip(places, groups.values(), strict=True)]
     _legend(figure, places, legend)
     figure.draw_without_rendering()
@@ -133,18 +142,23 @@ def _multiples(
     return figure
 
 
-def _side_by_side(names: Sequence[str], size: tuple[float, float], title: str) -> tuple[Figure, list[Axes]]:
-    """Return a figure under a title with room of a size, in inches, for each of some names; at most three in a row."""
+def _side_by_side(
+    names: Sequence[str], size: tuple[float, float], title: str, letters: int
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure under a title with room of a size, in inches, for each of some names; at most three in a row.
+
+    Names have so many letters at most.
+    """
     across = min(3, isqrt(len(names) - 1) + 1)
     down = -(-len(names) // across)
     figure = new_figure(0.4 + size[0] * across, 0.8 + size[1] * down)
     places = list(figure.subplots(down, across, squeeze=False).flat)
     for ax, name in zip(places, names, strict=False):
-        ax.set_title(shortened(name, round(11 * size[0])), fontsize=7.5)
+        ax.set_title(shortened(name, letters), fontsize=7.5)
         ax.locator_params(axis="x", nbins=5)
     for ax in places[len(names) :]:
         ax.remove()
-    figure.suptitle(title, fontsize=9, fontweight="bold", x=0.01, ha="left")
+    figure.suptitle(literal(title), fontsize=9, fontweight="bold", x=0.01, ha="left")
     return figure, places[: len(names)]
 
 
@@ -153,7 +167,7 @@ def _legend(figure: Figure, places: Sequence[Axes], title: str = "") -> None:
     found = {label: handle for ax in places for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     if len(found) > 1:
         place: Any = {"loc": "outside lower left", "ncols": len(found), "title_fontsize": 7}
-        figure.legend(list(found.values()), list(found), title=title or None, **place)
+        figure.legend(list(found.values()), list(found), title=literal(title) or None, **place)
 
 
 @styled
@@ -180,7 +194,7 @@ def sweep(records: Records, x: str, y: str, by: str = "", ax: Axes | None = None
     draw(ax, found)
     ax.set_title(f"{len(found)} points (simulated)")
     if by:
-        ax.legend(title=by, title_fontsize=7, loc="best")
+        ax.legend(title=literal(by), title_fontsize=7, loc="best")
     return figure_of(ax)
 
 
@@ -191,18 +205,18 @@ def _mean(figures: Sequence[float]) -> float:
 
 def _lines(ax: Axes, records: Records, keys: tuple[str, str, str], values: Sequence[str]) -> Labels:
     x, y, by = keys
-    numbers = [_number(record[x]) for record in records]
+    numbers = [_number(record, x) for record in records]
     texts = list(dict.fromkeys(str(record[x]) for record in records)) if None in numbers else []
     for value, (colour, marker, dash) in zip(values, LINES, strict=False):
         chosen = [record for record in records if not by or str(record[by]) == value]
         places: dict[float, list[float]] = defaultdict(list)
         for record in chosen:
-            place = texts.index(str(record[x])) if texts else _number(record[x]) or 0.0
+            place = texts.index(str(record[x])) if texts else _number(record, x) or 0.0
             places[place].append(_figure(record, y) or 0.0)
         line = [(place, _mean(figures)) for place, figures in sorted(places.items())]
         if line:
             ax.plot(*zip(*line, strict=True), color=colour, marker=marker, markersize=4, linestyle=dash, linewidth=1.2,
-                    label=shortened(value, 24))  # fmt: skip
+                    label=legend_entry(value, 24))  # fmt: skip
     _scale(ax, records, keys, texts)
     return [], []
 
@@ -212,10 +226,10 @@ def _scale(ax: Axes, records: Records, keys: tuple[str, str, str], texts: list[s
     x, y, _ = keys
     ups = [_figure(record, y) or 0.0 for record in records]
     ax.grid()
-    ax.set(xlabel=x, ylabel=y)
+    ax.set(xlabel=literal(x), ylabel=literal(y))
     if texts:
         ax.set_xticks(range(len(texts)), [shortened(text, 16) for text in texts])
-    elif _is_far(across := sorted({_number(record[x]) or 0.0 for record in records})):
+    elif _is_far(across := sorted({_number(record, x) or 0.0 for record in records})):
         ax.set_xscale("log")
         if len(across) <= _MOST_TICKS:
             ax.set_xticks(across, [_tick(x, value) for value in across])
@@ -244,11 +258,16 @@ def _value(record: Mapping[str, object], key: str) -> object:
     return "" if found is None else found
 
 
-def _number(value: object) -> float | None:
+def _number(record: Mapping[str, object], key: str) -> float | None:
+    """Return a value of a record as a number, None if it is none. Raises ConfigError for one that is not finite."""
+    value = _value(record, key)
     try:
-        return float(str(value))
+        found = float(str(value))
     except ValueError:
         return None
+    if not isfinite(found):
+        raise ConfigError(f"{key}: expected a finite number, found {value!r}")
+    return found
 
 
 def _figure(record: Mapping[str, object], key: str) -> float | None:
@@ -256,11 +275,9 @@ def _figure(record: Mapping[str, object], key: str) -> float | None:
     value = _value(record, key)
     if value == "":
         return None
-    found = _number(value)
+    found = _number(record, key)
     if found is None:
         raise ConfigError(f"{key}: expected a number, found {value!r}")
-    if not isfinite(found):
-        raise ConfigError(f"{key}: expected a finite number, found {value!r}")
     return found
 
 
@@ -304,9 +321,9 @@ def sensitivities(parts: Mapping[str, Effects], measure: str = "time (%)") -> Fi
     _require_few(max(parts.values(), key=len))
     if len(parts) > _MOST_PICTURES:
         raise ConfigError(f"sensitivity: expected at most {_MOST_PICTURES} pictures, found {len(parts)}")
+    size, title = (3.6, 0.8 + 0.26 * most), "sensitivity (simulated), largest effect first"
     # The names of parameters take half of the room, and titles stand above the other half.
-    names = [shortened(name, 26) for name in parts]
-    figure, places = _side_by_side(names, (3.6, 0.8 + 0.26 * most), "sensitivity (simulated), largest effect first")
+    figure, places = _side_by_side(list(parts), size, title, 26)
     for ax, rows in zip(places, parts.values(), strict=True):
         _tornado(ax, rows, measure)
     _legend(figure, places)
@@ -330,7 +347,7 @@ def _tornado(ax: Axes, rows: Effects, measure: str) -> None:
     ax.tick_params(axis="y", length=0)
     ax.margins(x=0.08)
     ax.grid(axis="x")
-    ax.set(ylim=(len(ordered) - 0.4, -0.6), xlabel=f"change of {measure}", ylabel="parameter")
+    ax.set(ylim=(len(ordered) - 0.4, -0.6), xlabel=literal(f"change of {measure}"), ylabel="parameter")
 
 
 @styled
@@ -370,6 +387,7 @@ def _draw_family(
     axes: tuple[Axes, Axes], name: str, rows: Sequence[ScaleRow], style: tuple[str, str, str], over_devices: bool
 ) -> None:
     left, right = axes
+    name = legend_entry(name, 40)
     counted = any(row.items for row in rows)
     colour, marker, line = style
     across = [row.devices if over_devices else row.items for row in rows]

@@ -14,9 +14,10 @@ from tpusim.analysis.busy import Values, busy_over_time
 from tpusim.analysis.energy.power import mean_watts
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import ICI, UNITS
+from tpusim.report.lanes import Lanes
 from tpusim.report.plots.colours import GREY, INK, ink_on, kind_of, kind_order, kind_patch, look_of
 from tpusim.report.plots.fold import Fold, fold_of
-from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled, time_unit
+from tpusim.report.plots.style import axes_or_new, figure_of, literal, place_labels, shortened, styled, time_unit
 from tpusim.report.tables import time_text
 from tpusim.timeline.records import CORE, SPARSECORE, Record, Repeat, Timeline
 from tpusim.units import PS_PER_US
@@ -91,17 +92,17 @@ def timeline(
     trips = _trips_in_full(ax, run.repeats, (first_ps, last_ps), per_unit)
     fold.apply(ax, per_unit)
     ax.set(xlim=(first_ps / per_unit, last_ps / per_unit), ylim=(y + 0.1, -1.3 if unnamed or trips else -0.15))
-    ax.set_yticks([place for place, _ in labels], [name for _, name in labels])
+    ax.set_yticks([place for place, _ in labels], [literal(name) for _, name in labels])
     ax.tick_params(axis="y", length=0)
     ax.set(xlabel=f"time ({unit_name})", ylabel="unit (height: busy)")
-    ax.set_title(f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}", pad=18)
+    ax.set_title(literal(f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}"), pad=18)
     handles = [kind_patch(kind) for kind in kind_order(kinds)]
     ax.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), borderaxespad=0.2)
     longest = sorted(unnamed, key=lambda block: block.start_ps - block.end_ps)[:_CALLOUTS]
     points = [((block.start_ps + block.end_ps) / 2 / per_unit, 0.0) for block in longest]
     figure_of(ax).draw_without_rendering()
     words = [shortened(block.name, 28) for block in longest]
-    place_labels(ax, [*trips.values(), *points], [*trips, *words], only_above=True)
+    place_labels(ax, [*trips.values(), *points], [*map(literal, trips), *words], only_above=True)
     return figure_of(ax)
 
 
@@ -232,22 +233,19 @@ def _draw_repeat(ax: Axes, repeat: Repeat, fold: Fold, scale: tuple[float, float
     words = next((w for w in (f"{repeat.name}: {count}", count, f"+{repeat.trips:,}") if len(w) <= room), "")
     if words:
         middle = np.interp((begin + end) / 2, fold.drawn, fold.at_ps) / per_unit
-        text = ax.text(middle, 0.5, words, ha="center", va="center", fontsize=_FONT)
+        text = ax.text(middle, 0.5, literal(words), ha="center", va="center", fontsize=_FONT)
         text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0})
 
 
 def _beside_rows(run: Timeline, first_ps: int, last_ps: int) -> dict[str, tuple[list[int], list[Record]]]:
     """Return by row what ran beside the core, each record with the lane in which it overlaps no other."""
     found: dict[str, tuple[list[int], list[Record]]] = defaultdict(lambda: ([], []))
-    free_ps: dict[str, list[int]] = defaultdict(list)
+    free: dict[str, Lanes] = defaultdict(Lanes)
     for record in sorted(run.records, key=lambda record: record.start_ps):
         seen = record.start_ps < last_ps and record.end_ps > first_ps
         if record.row == CORE or not record.duration_ps or not seen:
             continue
-        free = free_ps[record.row]
-        lane = next((n for n, until_ps in enumerate(free) if until_ps <= record.start_ps), len(free))
-        free[lane:] = [record.end_ps, *free[lane + 1 :]]
-        found[record.row][0].append(lane)
+        found[record.row][0].append(free[record.row].take(record.start_ps, record.end_ps))
         found[record.row][1].append(record)
     return found
 

@@ -15,7 +15,7 @@ from tpusim.analysis.utilisation import LayerUse, layer_use
 from tpusim.hardware.units import UNITS
 from tpusim.program.layers import Layer
 from tpusim.report.plots.colours import BLUE, HEAT, INK, ORANGE, PALE, ink_on, kind_of, kind_order, kind_patch, look_of
-from tpusim.report.plots.style import axes_or_new, figure_of, new_figure, shortened, styled, time_unit
+from tpusim.report.plots.style import axes_or_new, figure_of, literal, new_figure, shortened, styled, time_unit
 from tpusim.report.tables import time_text
 from tpusim.timeline.folds import ArrayRun
 from tpusim.timeline.records import Timeline
@@ -39,7 +39,7 @@ def utilisation(run: Timeline, ax: Axes | None = None, by: str = "source") -> Fi
         ax, heat = figure.subplots(1, 2, width_ratios=(3, 2))
     rows = [*shown, _together(rest)] if rest else list(shown)
     _draw_stacks(ax, rows)
-    ax.set_title(f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}", pad=18)
+    ax.set_title(literal(f"{run.program} on {run.chip} (simulated): {time_text(run.total_ps)}"), pad=18)
     ax.set_ylabel(f"{by} (longest first)")
     if heat is not None:
         _draw_heat(heat, rows)
@@ -133,6 +133,6 @@ def layers(rows: Sequence[tuple[Layer, ArrayRun]], ax: Axes | None = None, title
     ax.set_yticks(range(len(rows)), [shortened(layer.name, 28) for layer, _ in rows], fontsize=6)
     ax.set(xlim=(0, 100), ylim=(len(rows) - 0.4, -0.6))
     ax.set(xlabel="multiply-accumulate slots (%)", ylabel=label)
-    ax.set_title(title or "systolic array (simulated)", pad=18)
+    ax.set_title(literal(title) or "systolic array (simulated)", pad=18)
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2)
     return figure_of(ax)

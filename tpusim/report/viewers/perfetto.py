@@ -12,7 +12,7 @@ import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tpusim.files import write_whole
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, UNITS, VMEM, MemorySpace
 from tpusim.program.module import Program, walk
+from tpusim.report.lanes import Lanes
 from tpusim.report.viewers.events import Event, most_events, unrolled
 from tpusim.timeline.records import CORE, PodRun, Record, Timeline
 from tpusim.units import PS_PER_US, fj_to_watts
@@ -173,7 +174,7 @@ class _Rows:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._busy_until: dict[str, int] = {}
+        self._lanes: dict[str, Lanes] = defaultdict(Lanes)
 
     def row(self, event: Event) -> int:
         """Return the number of an event's row, of what overlaps that of a lane."""
@@ -187,9 +188,7 @@ class _Rows:
     def lane(self, row: str, start_ps: int, end_ps: int) -> int:
         """Return the number of the first lane of ``row`` that is free from ``start_ps`` on, and take it."""
         # The format nests what overlaps on one row, as calls do; transfers only overlap.
-        label = next(found for lane in count() if self._busy_until.get(found := f"{row} {lane}", 0) <= start_ps)
-        self._busy_until[label] = end_ps
-        return self.number(label)
+        return self.number(f"{row} {self._lanes[row].take(start_ps, end_ps)}")
 
     def names(self, process: str) -> Iterator[dict[str, Any]]:
         yield _meta("process_name", 0, {"name": process})

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from tpusim.analysis.explained.grid import LANES, GridWindow, KernelGrid, Span
 from tpusim.hardware.units import VMEM
 from tpusim.report.plots.colours import GREY, HEAT, INK, LINES, PALE
-from tpusim.report.plots.style import new_figure, shortened, styled, time_unit
+from tpusim.report.plots.style import legend_entry, literal, new_figure, shortened, styled, time_unit
 from tpusim.report.tables import size_text, time_text
 from tpusim.units import seconds_to_ps
 
@@ -64,8 +64,8 @@ def pallas(kernel: KernelGrid) -> Figure:
     for ax in axes[count:]:
         ax.set_visible(False)
     grid = " x ".join(map(str, kernel.bounds)) or "1"
-    title = f"{shortened(kernel.name, 40)} on {kernel.chip}: grid {grid}, {time_text(kernel.alone_ps)} (simulated)"
-    figure.suptitle(title, fontsize=10, fontweight="bold", x=0.01, ha="left")
+    title = f"{shortened(kernel.name, 40)} on {literal(kernel.chip)}: grid {grid}, {time_text(kernel.alone_ps)}"
+    figure.suptitle(f"{title} (simulated)", fontsize=10, fontweight="bold", x=0.01, ha="left")
     left_out = f", drawn for {plane.left_out}" if plane.left_out else ""
     says = f"Steps of the grid{left_out}; coloured: another block than in the step before"
     upper.suptitle(says, x=0.01, ha="left", fontsize=8)
@@ -134,7 +134,7 @@ def _name(ax: Axes, title: str, text: str) -> None:
 def _label(ax: Axes, plane: _Plane) -> None:
     for axis, size, name in ((ax.xaxis, plane.columns, plane.along), (ax.yaxis, plane.rows, plane.down)):
         axis.set_major_locator(MaxNLocator(min(6, max(1, size)), integer=True))
-        axis.set_label_text(name if size > 1 else "", fontsize=7)
+        axis.set_label_text(literal(name) if size > 1 else "", fontsize=7)
     if plane.rows == 1:
         ax.set_yticks([])
     # Borders between steps, where there are few enough to see them.
@@ -162,7 +162,7 @@ def _draw_pipeline(figure: Any, kernel: KernelGrid, shown: Mapping[int, str]) ->
     axes[0].set_yticks(range(len(LANES)), ["fetch", "compute", "write back"])
     axes[0].set_ylabel("part of a step")
     figure.suptitle(f"Pipeline{f' of one of {kernel.cores} cores' if kernel.cores > 1 else ''}", x=0.01, ha="left")
-    entries = [_entry(colour, shortened(kernel.windows[n].name, 20)) for n, colour in shown.items()]
+    entries = [_entry(colour, legend_entry(kernel.windows[n].name, 20)) for n, colour in shown.items()]
     entries += [_entry("white", "computes"), _entry("white", "latency", hatch="....")]
     if any(kernel.skipped):
         entries.append(_entry(PALE, "skips", hatch="////"))

@@ -10,7 +10,7 @@ from tpusim.analysis.explanation import Explanation
 from tpusim.errors import ConfigError
 from tpusim.program.compilation import TriedTiles
 from tpusim.report.plots.colours import BLUE, GREY, INK, ORANGE, VERMILION
-from tpusim.report.plots.style import axes_or_new, figure_of, place_labels, shortened, styled, time_unit
+from tpusim.report.plots.style import axes_or_new, figure_of, literal, place_labels, shortened, styled, time_unit
 from tpusim.report.tables import time_text
 
 _LOOKS = ((BLUE, "o"), (ORANGE, "s"), (VERMILION, "^"), (INK, "D"), (GREY, "v"), (BLUE, "P"), (ORANGE, "X"))
@@ -34,7 +34,7 @@ def tiles(kernel: Explanation, ax: Axes | None = None) -> Figure:
     groups: dict[str, list[TriedTiles]] = {}
     for one in tried:
         along = dict.fromkeys(loop.over.replace("_", " ") for loop in one.loops)
-        groups.setdefault(", ".join(along) or "major dimensions", []).append(one)
+        groups.setdefault(literal(", ".join(along)) or "major dimensions", []).append(one)
     for number, (name, found) in enumerate(groups.items()):
         colour, marker = _LOOKS[min(number, len(_LOOKS) - 1)]
         label = name if number < len(_LOOKS) else None
@@ -64,4 +64,4 @@ def tiles(kernel: Explanation, ax: Axes | None = None) -> Figure:
 def _loops(one: TriedTiles) -> str:
     bounds = one.stated.get("iteration_bounds", ())
     trips = [f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in one.loops] or [" x ".join(map(str, bounds))]
-    return " > ".join(trips) if one.tiles > 1 else "a single tile"
+    return literal(" > ".join(trips)) if one.tiles > 1 else "a single tile"

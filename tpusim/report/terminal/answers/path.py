@@ -71,7 +71,8 @@ def _hidden_table(found: CriticalPath) -> Table:
     table = plain_table("runs behind the core", ">for", "behind", "source")
     for pair in found.hidden[:_SHOWN]:
         table.add_row(escape(pair.name), time_text(pair.time_ps), escape(pair.behind), escape(pair.source))
-    rest = found.hidden[_SHOWN:]
-    if rest:
-        table.add_row(f"... and {len(rest)} more", time_text(sum(pair.time_ps for pair in rest)))
+    count = len(found.hidden[_SHOWN:]) + sum(one.ops for one in found.hidden_rest)
+    if count:
+        rest_ps = sum(p.time_ps for p in found.hidden[_SHOWN:]) + sum(one.time_ps for one in found.hidden_rest)
+        table.add_row(f"... and {count} more", time_text(rest_ps))
     return table
