@@ -29,14 +29,14 @@ def program(seed: int) -> str:
     entry.take_steps(random.randint(4, 12))
     results = [entry.any() for _ in range(random.randint(1, 4))]
     # Some as they were given, or twice.
-    results += random.sample([*entry.values[: len(parameters) - 1], *results], random.choice((0, 0, 1, 2)))
+    arguments = [name for name in parameters if code.types[name].startswith("f32")]
+    results += random.sample([*arguments, *results], random.choice((0, 0, 1, 2)))
     root = entry.pack(results)
-    text = entry.finish(root if random.random() < 0.8 else entry.add(code.types[root], f"opt-barrier({root})"))
+    entry.finish(root if random.random() < 0.8 else entry.add(code.types[root], f"opt-barrier({root})"))
     header = _donations(random, [code.types[name] for name in results], [code.types[name] for name in parameters])
     partitions = ", num_partitions=4" if code.is_partitioned else ""
-    return f"HloModule m{partitions}{header}\n{''.join(code.computations)}".replace(
-        f"\n{text} {{", f"\nENTRY {text} {{"
-    )
+    *called, own = code.computations
+    return f"HloModule m{partitions}{header}\n{''.join(called)}ENTRY {own}"
 
 
 def _donations(random: Random, results: Sequence[str], parameters: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ ALLOWED: dict[str, str] = {
     "tpusim/lowering/pallas/sends.py": "how many turns of sends are played, and devices looked at, one by one",
     "tpusim/lowering/pallas/walk.py": "how many trips of a loop are told apart, positions of operands",
     "tpusim/machine/cohorts.py": "how many devices are simulated one by one before some stand for others",
-    "tpusim/machine/core.py": "how many choices trips are kept under",
+    "tpusim/machine/choices.py": "how many choices trips are kept under",
     "tpusim/machine/fluid.py": "rounding of a flow's last bytes",
     "tpusim/machine/network.py": "rounding of a link's share",
     "tpusim/machine/recording.py": "records of a time line that writes out what is shared",

@@ -288,7 +288,7 @@ def _is_read_late(order: Order, place: Place) -> bool:
     # What was given at another place is copied from there, as early as that has to be read.
     if first.opcode in FREE or base not in (None, given):
         return bool(readers)
-    if given in _read_out_of_order(order.draft, first, at or 0):
+    if _reads_out_of_order(order, first, at or 0, given):
         return True
     others = [reader for reader in readers if reader is not first]
     return any(number[reader] > number[first] or _writes_over(order.draft, reader, given) for reader in others)
@@ -308,28 +308,39 @@ def _wait_for_readers(order: Order, place: Place) -> None:
     let_wait(first, (reader for reader in order.readers(place.graph, given) if reader is not first))
 
 
-def _read_out_of_order(draft: Draft, maker: Node, at: int) -> set[Home]:
-    """Return the arrays in whose place a node cannot write a result, since it reads them in another order."""
-    found: set[Home] = set()
-    for operand in _unordered(draft, maker, at):
+def _reads_out_of_order(order: Order, maker: Node, at: int, home: Home) -> bool:
+    """Return whether a node cannot write a result where an array lies, since it reads that in another order."""
+    # Asked for each of a node's results, of which there may be thousands.
+    if maker not in order.out_of_order:
+        order.out_of_order[maker] = _homes(order.draft, maker, _unordered(order.draft, maker))
+    places = order.out_of_order[maker].get(home, ())
+    if places and maker.opcode == "fusion":
+        return home in _homes(order.draft, maker, _unordered(order.draft, maker, at))
+    # What a loop makes of an element lies in its place.
+    return any(place != at for place in places)
+
+
+def _homes(draft: Draft, maker: Node, operands: Iterable[Node]) -> dict[Home, list[int]]:
+    """Return what operands lie in, with their places in the state of a loop, -1 for what is none."""
+    found: dict[Home, list[int]] = {}
+    for operand in operands:
         elements = operand.source.operands if operand.source.opcode == "tuple" else [operand]
-        # What a loop makes of an element lies in its place.
-        found |= {
-            home_of(draft, element) for index, element in enumerate(elements) if maker.opcode != "while" or index != at
-        }
+        for index, element in enumerate(elements):
+            found.setdefault(home_of(draft, element), []).append(index if maker.opcode == "while" else -1)
     return found
 
 
-def _unordered(draft: Draft, maker: Node, at: int) -> list[Node]:
-    """Return the operands that a node does not read element by element, as it writes a result."""
+def _unordered(draft: Draft, maker: Node, at: int | None = None) -> list[Node]:
+    """Return the operands that a node does not read element by element, as it writes a result, or any of them."""
     if maker.opcode != "fusion":
         return [] if maker.opcode in ELEMENTWISE | IN_PLACE else maker.operands
     inner = draft.graphs[maker.attributes["calls"]]
+    nodes = inner.order()
     # What it also reduces, or returns elsewhere, it has read when it writes.
     in_order = ELEMENTWISE | IN_PLACE | VIEWS | {"tuple"}
-    way = _made_of(_results(inner)[at])
+    way = set(nodes) if at is None else _made_of(_results(inner)[at])
     spoilt: set[Node] = set()
-    for node in reversed(inner.order()):
+    for node in reversed(nodes):
         users = ((user, in_order if user in way else in_order | RELAYOUTS | {"reduce"}) for user in node.users)
         if any(user in spoilt or user.opcode not in allowed for user, allowed in users):
             spoilt.add(node)

@@ -43,6 +43,8 @@ class Order:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self._numbers: dict[Graph, dict[Node, float]] = {}
+        # By node what it does not read element by element, as it writes whichever of its results.
+        self.out_of_order: dict[Node, dict[Home, list[int]]] = {}
         self._elements: dict[Node, dict[int | None, list[Node]]] = {}
 
     def of(self, graph: Graph) -> dict[Node, float]:
