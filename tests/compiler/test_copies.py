@@ -344,9 +344,9 @@ changed {
 """
 
 
-@pytest.mark.parametrize(("given", "copies"), [("x", 1), ("b", 0)])
-def test_a_branch_writes_over_what_nobody_needs_afterwards(given, copies):
-    """Not over the caller's argument; and what it returns as it was given is copied."""
+@pytest.mark.parametrize("given", ["x", "b"])
+def test_a_branch_writes_over_nothing_that_it_is_given(given):
+    """Another branch may read it, and what comes after them all; and what it returns as it was given is copied."""
     entry = f"""
   q = pred[] parameter(0)
   x = f32[64,128] parameter(1)
@@ -356,10 +356,8 @@ def test_a_branch_writes_over_what_nobody_needs_afterwards(given, copies):
   ROOT c = f32[64,128] conditional(q, t, t), true_computation=same, false_computation=changed
 """
     module = compiled(entry, regions=BRANCHES)
-    chosen = module.entry.root
-    same, changed = (module[name] for name in chosen.called_computations)
-    assert [i.opcode for i in same].count("copy") == 1
-    assert [i.opcode for i in changed].count("copy") == copies
+    for name in module.entry.root.called_computations:
+        assert [i.opcode for i in module[name]].count("copy") == 1
 
 
 INNER = """

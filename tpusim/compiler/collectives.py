@@ -138,18 +138,19 @@ def _split(graph: Graph, node: Node) -> Node:
 
 
 def _with_starts(order: list[Node], starts: dict[Node, Node]) -> list[Node]:
-    """Return an order with each start right behind what it sends.
+    """Return an order with each start right behind what it sends, and what reads where it writes.
 
     An end stands before what waits for it, to write over what is sent; others are left to stand before their users.
     """
     ends = {InstructionName(node.name): end for node, start in starts.items() for end in start.users}
     behind: dict[Node | None, list[Node]] = {}
     place = {node: number for number, node in enumerate(order)}
+    by_name = {InstructionName(node.name): node for node in order}
     for start in starts.values():
-        behind.setdefault(max(start.operands, key=lambda node: place.get(node, -1)), []).append(start)
+        earlier = [by_name[name] for name in start.attributes.get(BEFORE, ()) if name in by_name and name not in ends]
+        behind.setdefault(max([*start.operands, *earlier], key=lambda node: place.get(node, -1)), []).append(start)
     found: list[Node] = []
     for node in order:
-        if node not in starts:
-            waited = (ends[name] for name in node.attributes.get(BEFORE, ()) if name in ends)
-            found += [*waited, node, *behind.get(node, ())]
+        for one in () if node in starts else (node, *behind.get(node, ())):
+            found += [*(ends[name] for name in one.attributes.get(BEFORE, ()) if name in ends), one]
     return found

@@ -272,6 +272,10 @@ class _Fusion:
             return False
         if _writes_over(first, group) or _writes_over(group, first):
             return False
+        # Nor can both write over the same array, or one over what the other leaves to others.
+        left = {node for node in first.outputs if any(user not in group.nodes for user in node.users)}
+        if not group.targets.isdisjoint(first.targets | left):
+            return False
         others = self._after(first) - {group, first}
         return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
 

@@ -11,9 +11,8 @@ Source: XLA, CopyInsertion.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
-from typing import NamedTuple
 
 from tpusim.compiler.kernels.places import Home, Order, Place, home_of, let_wait, updated, writers_of
 from tpusim.compiler.target import Target
@@ -27,20 +26,13 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
     for graph in draft.running():
         _take_apart(graph)
     order = Order(draft)
-    branches: dict[Graph, _Branch] = {}
-    bodies: dict[Graph, None] = {}
-    for graph in draft.running():
-        for node in order.of(graph):
-            if node.opcode == "while":
-                bodies[draft.graphs[node.attributes["body"]]] = None
-            if node.opcode == "conditional":
-                given = zip(node.called, node.operands[1:], strict=True)
-                branches |= {draft.graphs[name]: _Branch(graph, node, operand) for name, operand in given}
-    kept = _Kept(order, branches)
+    loops = [node for graph in draft.running() for node in order.of(graph) if node.opcode == "while"]
+    bodies = dict.fromkeys(draft.graphs[node.attributes["body"]] for node in loops)
+    kept = _Kept(order, bodies)
     for graph in draft.running():
         for node in list(order.of(graph)):
             _copy_what_is_updated(order, graph, node, kept)
-        if graph in branches:
+        if graph is not draft.entry and graph not in bodies:
             _copy_results(order, graph, {}, set())
     places = [place for body in bodies for place in _copy_state(order, body)]
     places += _copy_what_takes_arguments(order, draft.entry)
@@ -72,36 +64,35 @@ def _copy_what_is_updated(order: Order, graph: Graph, node: Node, kept: _Kept) -
         whole, user = user, graph.clone(user)
         order.of(graph)[user] = order.of(graph)[node] - 0.5
         node.replace_operand(whole, user)
-    operands = list(user.operands)
-    homes = [home_of(order.draft, operand) for operand in operands] if places else []
+    homes = [home_of(order.draft, operand) for operand in user.operands] if places else []
     # What is handed over twice is two arrays from then on.
     times = Counter(homes)
+    copied: list[int] = []
     for at in places.values():
-        taken = operands[at]
+        taken = user.operands[at]
         if times[homes[at]] > 1 or not kept.can_take(graph, taken, node) or kept.holds(graph, taken):
-            operands[at] = _another(order, graph, taken, order.of(graph)[node] - 0.5)
+            copied.append(at)
             times[homes[at]] -= 1
-    if operands != user.operands:
-        user.take(operands)
+    if copied:
+        _replace(order, graph, node, user, copied)
 
 
-class _Branch(NamedTuple):
-    """Where a branch is chosen: by which node of which graph, and what it is given there."""
-
-    graph: Graph
-    node: Node
-    operand: Node
+def _replace(order: Order, graph: Graph, node: Node, user: Node, places: Iterable[int]) -> None:
+    """Let a node write over copies of some of what its ``user``, perhaps itself, hands over."""
+    operands = list(user.operands)
+    for at in places:
+        operands[at] = _another(order, graph, operands[at], order.of(graph)[node] - 0.5)
+    user.take(operands)
 
 
 class _Kept:
     """Answers which memory must stay as it is: the caller's, that of constants, and what is read afterwards."""
 
-    def __init__(self, order: Order, branches: Mapping[Graph, _Branch]) -> None:
+    def __init__(self, order: Order, bodies: Collection[Graph]) -> None:
         self._order = order
-        self._branches = branches
-        attributes = order.draft.attributes
-        aliases, donors = (attributes.get(name, ()) for name in ("input_output_alias", "buffer_donor"))
-        self._given = {alias.parameter for alias in aliases} | {donor.parameter for donor in donors}
+        self._bodies = bodies
+        aliases, donors = _given_away(order.draft)
+        self._given_away = donors | set(aliases.values())
 
     def can_take(self, graph: Graph, array: Node, node: Node) -> bool:
         """Return whether nothing reads an array behind a node, which then waits for all that reads it."""
@@ -117,48 +108,45 @@ class _Kept:
 
     def holds(self, graph: Graph, array: Node) -> bool:
         """Return whether the memory of an array has to stay as it is, whatever the graph still reads."""
-        draft = self._order.draft
-        while True:
-            owner, at = home_of(draft, array)
-            # Of a tuple in a tuple nobody knows who else has its elements.
-            if owner.opcode == "get-tuple-element":
-                return True
-            if owner.opcode != "parameter":
-                return owner.opcode == "constant"
-            if graph is draft.entry:
-                return owner.immediate not in self._given
-            if graph not in self._branches:
-                return False
-            # What a branch is given is of the graph that chooses it.
-            graph, node, given = self._branches[graph]
-            array = given.source
-            if at is not None:
-                if array.opcode != "tuple":
-                    return True
-                homes = [home_of(draft, element) for element in array.operands]
-                if homes.count(homes[at]) > 1:
-                    return True
-                array = array.operands[at]
-            if not self.can_take(graph, array, node):
-                return True
+        home = home_of(self._order.draft, array)
+        # Of a tuple in a tuple nobody knows who else has its elements.
+        if home.node.opcode != "parameter":
+            return home.node.opcode in ("constant", "get-tuple-element")
+        if graph is self._order.draft.entry:
+            return self._given_away.isdisjoint((home, Home(home.node)))
+        # What one branch writes over another one may read, and so may all that comes after them.
+        return graph not in self._bodies
 
 
-def _copy_results(order: Order, graph: Graph, aliases: Mapping[tuple[int, ...], int], donated: set[int]) -> None:
+def _given_away(draft: Draft) -> tuple[dict[int, Home], set[Home]]:
+    """Return by result where the caller wants it, and beside that which arguments it gives away for whatever use.
+
+    Results and arguments in tuples in tuples are left where they are.
+    """
+    arguments = {node.immediate: node for node in draft.entry.parameters}
+    aliases: dict[int, Home] = {}
+    for alias in draft.attributes.get("input_output_alias", ()):
+        if alias.parameter in arguments and max(len(alias.output_index), len(alias.parameter_index)) < 2:
+            at = alias.output_index[0] if alias.output_index else 0
+            aliases[at] = Home(arguments[alias.parameter], *alias.parameter_index)
+    donors = [donor for donor in draft.attributes.get("buffer_donor", ()) if donor.parameter in arguments]
+    given = {Home(arguments[one.parameter], *one.parameter_index) for one in donors if len(one.parameter_index) < 2}
+    return aliases, given - set(aliases.values())
+
+
+def _copy_results(order: Order, graph: Graph, aliases: Mapping[int, Home], donated: set[Home]) -> None:
     """Copy what is returned as it is: what stays the caller's, constants, and one array twice."""
-    is_tuple = graph.root.opcode == "tuple"
     results = _results(graph)
-    arguments = {node.immediate: node for node in graph.parameters}
-    # Results in nested tuples are left where they are.
-    given = {index[0] if index else 0: arguments.get(number) for index, number in aliases.items() if len(index) < 2}
-    own = _own_places(order.draft, results, given)
+    own = _own_places(order.draft, results, aliases)
     taken: set[Home] = set()
     for at, result in enumerate(results):
         is_array = isinstance(result.shape, ArrayShape) and result.shape.dtype.is_array_type
         if not is_array or (graph is not order.draft.entry and result.is_small):
             continue
         home = home_of(order.draft, result)
-        number = home.node.immediate if home.node.opcode == "parameter" else None
-        is_kept = number is not None and number not in donated and aliases.get((at,) if is_tuple else ()) != number
+        is_kept = home.node.opcode == "parameter" and (
+            home != aliases[at] if at in aliases else donated.isdisjoint((home, Home(home.node)))
+        )
         if is_kept or home.node.opcode == "constant" or home in taken or own.get(home, at) != at:
             results[at] = _another(order, graph, result, order.of(graph)[result] + 0.5)
         else:
@@ -166,15 +154,11 @@ def _copy_results(order: Order, graph: Graph, aliases: Mapping[tuple[int, ...], 
     _return(graph, results)
 
 
-def _own_places(draft: Draft, results: Iterable[Node], given: Mapping[int, Node | None]) -> dict[Home, int]:
+def _own_places(draft: Draft, results: Iterable[Node], given: Mapping[int, Home]) -> dict[Home, int]:
     """Return where arrays have to go that are written over what is ``given`` there, and are returned several times."""
     own: dict[Home, int] = {}
     for at, result in enumerate(results):
-        argument = given.get(at)
-        if argument is None:
-            continue
-        home = home_of(draft, argument)
-        if writers_of(draft, result, home)[1] == home:
+        if at in given and writers_of(draft, result, given[at])[1] == given[at]:
             own.setdefault(home_of(draft, result), at)
     return own
 
@@ -193,13 +177,16 @@ def _return(graph: Graph, results: list[Node]) -> None:
 
 def _copy_what_takes_arguments(order: Order, entry: Graph) -> list[Place]:
     """Copy results that cannot be what they are, and arguments that are still read where others come to lie."""
-    attributes = order.draft.attributes
-    aliases = {alias.output_index: alias.parameter for alias in attributes.get("input_output_alias", ())}
-    _copy_results(order, entry, aliases, {donor.parameter for donor in attributes.get("buffer_donor", ())})
-    arguments = {node.immediate: node for node in entry.parameters}
-    # Results in nested tuples are left where they are.
-    pairs = ((index, arguments.get(number)) for index, number in aliases.items() if len(index) < 2)
-    places = [Place(entry, given, index[0] if index else 0) for index, given in pairs if given is not None]
+    aliases, donated = _given_away(order.draft)
+    _copy_results(order, entry, aliases, donated)
+    places = [Place(entry, home, at) for at, home in aliases.items()]
+    for place in places:
+        writers, base = writers_of(order.draft, place.made, place.given)
+        if base not in (None, place.given):
+            # Memory that is given away for one result is not that of another.
+            node, at = writers[-1]
+            user, updates = updated(order.draft, node)
+            _replace(order, entry, node, user, [updates[at or 0]])
     _copy_what_is_read_late(order, entry, places)
     return places
 
@@ -207,30 +194,23 @@ def _copy_what_takes_arguments(order: Order, entry: Graph) -> list[Place]:
 def _copy_state(order: Order, body: Graph) -> list[Place]:
     """Give everything that a loop carries on a place of its own, which nothing reads any more when it is written."""
     (state,) = body.parameters
-    places: dict[int, Place] = {}
-    for element in [node for node in order.of(body) if node.opcode == "get-tuple-element"]:
-        if element.operands[0].source is not state:
-            continue
-        at = element.attributes["index"]
-        first = places.setdefault(at, Place(body, element, at)).given
-        if first is not element:
-            body.replace(element, first)
     # One array alone is the state of some.
-    given = list(places.values()) if body.root.opcode == "tuple" else [Place(body, state, 0)]
-    copied = _copy_what_is_read_late(order, body, given)
-    _copy_what_changes_places(order, body, given, copied)
-    return given
+    count = len(_results(body)) if body.root.opcode == "tuple" else 0
+    places = [Place(body, Home(state, at), at) for at in range(count)] or [Place(body, Home(state), 0)]
+    copied = _copy_what_is_read_late(order, body, places)
+    _copy_what_changes_places(order, body, places, copied)
+    return places
 
 
-def _copy_what_changes_places(order: Order, body: Graph, places: Iterable[Place], copied: Mapping[Node, Node]) -> None:
+def _copy_what_changes_places(order: Order, body: Graph, places: Iterable[Place], copied: Mapping[Home, Node]) -> None:
     """Copy what is carried on to two places, or to one that it was not at; of what goes round one twice.
 
     In a circle each waits for the next one to be read: one has to lie elsewhere in the meantime.
     """
     results, taken = _results(body), set[Home]()
-    place_of = {home_of(order.draft, place.given): place.at for place in places}
+    place_of = {place.given: place.at for place in places}
     own = _own_places(order.draft, results, {place.at: place.given for place in places})
-    came_from = {Home(copy): place_of[home_of(order.draft, given)] for given, copy in copied.items()}
+    came_from = {Home(copy): place_of[given] for given, copy in copied.items()}
     # Where it is updated on the way it has moved all the same.
     firsts = {at: writers_of(order.draft, result)[0][-1] for at, result in enumerate(results) if _has_place(result)}
     # What goes to several places goes to the first of them itself.
@@ -266,22 +246,27 @@ def _least_of_circles(goes_to: Mapping[int, int]) -> set[int]:
     return found
 
 
-def _copy_what_is_read_late(order: Order, graph: Graph, places: Iterable[Place]) -> dict[Node, Node]:
+def _copy_what_is_read_late(order: Order, graph: Graph, places: Iterable[Place]) -> dict[Home, Node]:
     """Copy what is still read when what comes to lie at the same place has been made. Return the copies by of what."""
-    copied: dict[Node, Node] = {}
-    for place in places:
-        made, given = place.made, place.given
-        if made is not given and _has_place(made) and _has_place(given) and _is_read_late(order, place):
-            copied[given] = _another(order, graph, given, -1)
+    names = {Home(parameter): [parameter] for parameter in graph.parameters}
+    for node in order.of(graph):
+        if node.opcode == "get-tuple-element" and node.operands[0].source.opcode == "parameter":
+            names.setdefault(Home(node.operands[0].source, node.attributes["index"]), []).append(node)
+    # What goes by no name is read by nobody.
+    late = [place.given for place in places if place.given in names and _is_read_late(order, place)]
+    copied = {given: _another(order, graph, names[given][0], -1) for given in late}
     for given, copy in copied.items():
-        for user in [user for user in given.users if user is not copy]:
-            user.replace_operand(given, copy)
+        for name in names[given]:
+            for user in [user for user in name.users if user is not copy]:
+                user.replace_operand(name, copy)
     return copied
 
 
 def _is_read_late(order: Order, place: Place) -> bool:
     """Return whether something needs what is given at a place when it is first written over."""
-    number, given = order.of(place.graph), home_of(order.draft, place.given)
+    number, given = order.of(place.graph), place.given
+    if not _has_place(place.made) or home_of(order.draft, place.made) == given:
+        return False
     writers, base = writers_of(order.draft, place.made, given)
     first, at = writers[-1]
     readers = order.readers(place.graph, given)
@@ -291,7 +276,8 @@ def _is_read_late(order: Order, place: Place) -> bool:
     if _reads_out_of_order(order, first, at or 0, given):
         return True
     others = [reader for reader in readers if reader is not first]
-    return any(number[reader] > number[first] or _writes_over(order.draft, reader, given) for reader in others)
+    # Of two that are copied for one node neither comes first.
+    return any(number[reader] >= number[first] or _writes_over(order.draft, reader, given) for reader in others)
 
 
 def _writes_over(draft: Draft, node: Node, home: Home) -> bool:
@@ -301,9 +287,9 @@ def _writes_over(draft: Draft, node: Node, home: Home) -> bool:
 
 def _wait_for_readers(order: Order, place: Place) -> None:
     """Let what first writes at a place wait until nothing needs what was there."""
-    if not _has_place(place.made) or place.made is place.given:
+    given = place.given
+    if not _has_place(place.made) or home_of(order.draft, place.made) == given:
         return
-    given = home_of(order.draft, place.given)
     first = writers_of(order.draft, place.made, given)[0][-1].node
     let_wait(first, (reader for reader in order.readers(place.graph, given) if reader is not first))
 

@@ -27,7 +27,7 @@ class Place(NamedTuple):
     """Memory that a graph is given with something in it, and into which one of its results goes."""
 
     graph: Graph
-    given: Node
+    given: Home
     at: int
 
     @property
@@ -158,6 +158,5 @@ def changes(draft: Draft, loop: Node, at: int) -> bool:
     body = draft.graphs[loop.attributes["body"]]
     (state,) = body.parameters
     if body.root.opcode != "tuple":
-        return body.root.source is not state
-    passed = body.root.operands[at].source
-    return passed.opcode != _ELEMENT or passed.attributes["index"] != at or passed.operands[0] is not state
+        return home_of(draft, body.root) != Home(state)
+    return home_of(draft, body.root.operands[at]) != Home(state, at)
