@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.compiler.handed_on import program
@@ -14,6 +16,8 @@ from tpusim.text.parser import parse_module
 
 CHIPS = ("v3", "v5e")
 """One on which all stays in HBM, and one on which most moves to fast memory."""
+
+FOLDER = Path(__file__).parents[1] / "data" / "hlo" / "overwrites"
 
 FEW, ALL, AT_ONCE = 60, 1560, 100
 
@@ -30,6 +34,13 @@ def faults(text, chip):
 def test_what_was_written_over_once_is_kept(case, chip):
     """Each of these was read, or returned, after something else had been written to its bytes."""
     assert faults(written_out(CASES[case]), chip) == []
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.hlo")), ids=lambda path: path.stem)
+def test_what_the_generator_found_is_kept(path, chip):
+    """Conditionals, arguments that are given away, permutes: each shrunk from a program that was generated."""
+    assert faults(path.read_text(encoding="utf-8"), chip) == []
 
 
 @pytest.mark.parametrize("chip", CHIPS)
