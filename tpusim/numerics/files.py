@@ -254,6 +254,14 @@ def flat_values(value: Any) -> Iterator[Any]:
         yield value
 
 
+def input_of(name: str, value: Any, shape: ArrayShape) -> Any:
+    """Return one value that was given, in the type and sizes of ``shape``, which must be its own; a token for a token.
+
+    Raises ProgramError, which calls the value ``name``, for anything else.
+    """
+    return _typed(name, value, shape, _as_array(name, value, shape))
+
+
 def _as_array(name: str, value: Any, shape: ArrayShape) -> Any:
     """Return a value as an array of numbers, whose sizes must be the parameter's; a token comes back as it is."""
     if not shape.dtype.is_array_type:

@@ -21,11 +21,11 @@ import numpy as np
 from tpusim.errors import ProgramError, SimulationError
 from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import TRANSFERS
+from tpusim.numerics.files import input_of
 from tpusim.numerics.registry import TOKEN, computes, zeros
 from tpusim.numerics.site import Device, Site
 from tpusim.semantics.device_groups import channel_pairs
 from tpusim.semantics.infer.types import parts
-from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, shape_text
 
 Waiting = Generator[Any, Any, Any]
@@ -91,7 +91,7 @@ def infeed(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
         value = next(site.device.infeed)
     except StopIteration:
         raise SimulationError(f"{instruction.name!r} waits for a value of the infeed, which has ended") from None
-    return (as_value(value, wanted), TOKEN)
+    return (as_value(instruction.name, value, wanted), TOKEN)
 
 
 @computes("outfeed")
@@ -122,7 +122,7 @@ def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Wait
     if start.attributes.get("is_host_transfer"):
         if not channel:
             raise SimulationError(f"{instruction.name!r} waits for the host, which put nothing into {_named(start)}")
-        return (as_value(channel.popleft(), wanted), TOKEN)
+        return (as_value(instruction.name, channel.popleft(), wanted), TOKEN)
     peers = _peer(site, start, to=True)
     if peers == ():
         return (operands[0][0], TOKEN)
@@ -153,20 +153,19 @@ def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
     return context
 
 
-def as_value(value: Any, shape: Shape) -> Any:
-    """Return what the host gave, a NumPy array or anything like one, as a value of ``shape``.
+def as_value(name: str, value: Any, shape: Shape) -> Any:
+    """Return what the host gave, arrays or what NumPy makes one of, in lists or tuples, as a value of ``shape``.
 
-    Raises ProgramError if its sizes are others.
+    Raises ProgramError, which calls it ``name``, for what an input of the program may not be either.
     """
     if isinstance(shape, TupleShape):
         if not isinstance(value, (tuple, list)) or len(value) != len(shape.elements):
-            raise ProgramError(f"expected a value of shape {shape_text(shape)} from the host, found {value!r:.80}")
-        return tuple(as_value(part, element) for part, element in zip(value, shape.elements, strict=True))
+            stated, found = shape_text(shape, layout=False), type(value).__name__
+            counted = f"{found} of {len(value)}" if isinstance(value, (tuple, list)) else found
+            raise ProgramError(f"{name}: expected {len(shape.elements)} values for {stated}, found a {counted}")
+        return tuple(as_value(name, part, element) for part, element in zip(value, shape.elements, strict=True))
     assert isinstance(shape, ArrayShape)
-    # Before it is an array, for which a file may be unpacked.
-    if (found := np.shape(value)) != shape.dimensions:
-        raise ProgramError(f"expected a value of shape {shape_text(shape)} from the host, found {found}")
-    return np.asarray(value).astype(numpy_dtype(shape.dtype), copy=False)
+    return input_of(name, value, shape)
 
 
 def _until(
