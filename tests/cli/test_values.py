@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from tpusim.cli.main import main
+
+TRACES = Path(__file__).parents[2] / "traces"
 
 HALF = """HloModule half
 
@@ -248,6 +252,16 @@ def test_an_infeed_that_runs_dry_is_named(capsys, write, arrays):
     """Without a file it is the first, with one array the second."""
     options = ["--infeed", write("feed.npz", **arrays)] if arrays else []
     assert f"'{'b' if arrays else 'a'}'" in refusal(capsys, "exec", write("feed.hlo", INFEED), *options)
+
+
+def test_an_infeed_of_a_tuple_reads_as_many_arrays_as_it_has(write, tmp_path):
+    """So the trace that trains from its infeed is computed, here for two batches in place of a hundred."""
+    text = gzip.decompress((TRACES / "host" / "train_from_infeed.v5e.hlo.txt.gz").read_bytes()).decode()
+    batches = {f"in{i}": np.full((256, 1024), i, np.float32) for i in range(2)}
+    program, sent = write("fed.hlo", text.replace("constant(100)", "constant(2)")), tmp_path / "sent.npz"
+    computed(tmp_path, program, "--random", "1", "--infeed", write("in.npz", **batches), "--outfeed", str(sent))
+    with np.load(sent) as found:
+        assert [found[f"out{i}"].any() for i in range(2)] == [False, True]
 
 
 def test_a_file_that_is_no_npz_is_refused(capsys, write):

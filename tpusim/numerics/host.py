@@ -12,8 +12,9 @@ Source: XLA, Operation Semantics (Infeed, Outfeed, Send, Recv, scheduling of cha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,12 @@ import numpy as np
 from tpusim.errors import ProgramError, SimulationError
 from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import TRANSFERS
-from tpusim.numerics.files import input_of
+from tpusim.numerics.files import input_of, nest_inputs
 from tpusim.numerics.registry import TOKEN, computes, zeros
 from tpusim.numerics.site import Device, Site
 from tpusim.semantics.device_groups import channel_pairs
 from tpusim.semantics.infer.types import parts
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, shape_text
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
 Waiting = Generator[Any, Any, Any]
 
@@ -81,17 +82,13 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
 
 @computes("infeed")
 def infeed(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the next value of the device's infeed and a token; an empty tuple takes nothing from it."""
+    """Return the next value of the device's infeed and a token; a value of no arrays takes nothing from it."""
     wanted = parts(instruction.shape)[0]
-    if isinstance(wanted, TupleShape) and not wanted.elements:
-        return ((), TOKEN)
+    if not any(True for _ in leaves(wanted)):
+        return (nest_inputs(iter(()), [wanted])[0], TOKEN)
     if site.device.infeed is None:
         raise SimulationError(f"{instruction.name!r} reads the infeed, but the run was given none")
-    try:
-        value = next(site.device.infeed)
-    except StopIteration:
-        raise SimulationError(f"{instruction.name!r} waits for a value of the infeed, which has ended") from None
-    return (as_value(instruction.name, value, wanted), TOKEN)
+    return (as_value(instruction.name, _next_of(site.device.infeed, instruction.name, wanted), wanted), TOKEN)
 
 
 @computes("outfeed")
@@ -151,6 +148,21 @@ def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
     yield from _until(site, instruction, instruction, lambda: bool(open_slots()), peers)
     open_slots()[0].values.append(operands[0])
     return context
+
+
+def _next_of(feed: Iterator[Any], name: str, wanted: Shape) -> Any:
+    """Return what comes next of an infeed; of a tuple, that may be its arrays one by one, as they stand in a file."""
+    found = list(islice(feed, 1))
+    if not found:
+        raise SimulationError(f"{name!r} waits for a value of the infeed, which has ended")
+    if not isinstance(wanted, TupleShape) or isinstance(found[0], (tuple, list)):
+        return found[0]
+    count = sum(1 for _ in leaves(wanted))
+    found += islice(feed, count - 1)
+    if len(found) < count:
+        stated = shape_text(wanted, layout=False)
+        raise SimulationError(f"{name!r} takes {count} arrays for {stated}; the infeed has {len(found)} more")
+    return nest_inputs(iter(found), [wanted])[0]
 
 
 def as_value(name: str, value: Any, shape: Shape) -> Any:
