@@ -270,6 +270,26 @@ def test_a_file_that_is_no_npz_is_refused(capsys, write):
     assert path in refusal(capsys, "exec", write("half.hlo", HALF), "--inputs", path)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "saved", "said"),
+    [
+        ("bf16", np.zeros(2, ml_dtypes.bfloat16), "found an array of |V2, bytes of no known type: {}"),
+        ("s4", np.zeros(2, ml_dtypes.int4), "found an array of |V1, bytes of no known type: {}"),
+        ("f32", np.zeros(2, ml_dtypes.bfloat16), "no known type: save it with .astype('float32')"),
+        ("f8e5m2", np.zeros(2, ml_dtypes.float8_e5m2), "types that NumPy lacks as float32, under names such as in0_"),
+        ("s4", np.zeros(2, np.int8), "found int8: {}"),
+        ("bf16", np.zeros(2, np.uint16), "found uint16: {}"),
+        ("s8", np.zeros(2, np.int16), "found int16: convert it, for instance with .astype('int8')"),
+        ("f32", np.array(["a", "b"]), "expected numbers for f32[2], found an array of <U1"),
+    ],
+)
+def test_a_file_is_told_what_it_can_hold(capsys, write, dtype, saved, said):
+    """The advice is one that NumPy's files can follow."""
+    path, text = write("in.npz", in0=saved), f"HloModule m\n\nENTRY e {{\n  ROOT p = {dtype}[2] parameter(0)\n}}\n"
+    wanted = said.format(f"save its numbers as float32, under in0_{dtype}")
+    assert wanted in refusal(capsys, "exec", write("m.hlo", text), "--inputs", path)
+
+
 def test_a_file_of_one_array_twice_is_refused(capsys, write, tmp_path):
     """The second one would be taken, and nothing said."""
     path = tmp_path / "in.npz"
