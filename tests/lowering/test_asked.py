@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.lowering.hlo import kernel_named, lower_module_text
+from tpusim.errors import UnsupportedError
+from tpusim.limits import APPLIED
 
 TWICE = """\
 five {
@@ -94,3 +96,29 @@ def test_what_is_applied_is_counted_as_often_as_it_is(computations, instruction,
 def test_a_window_over_a_row_takes_each_element_once(instruction):
     """One position has what the next one needs: of 128 squared there would be more than the chip could do."""
     assert kernel_named(lower_module_text(module_of(ADD, instruction)), "made").flops == 2048
+
+
+CALLED = (
+    "g{n} {{\n  x = f32[] parameter(0)\n{y}  m = f32[] call({a}), to_apply=g{k}\n"
+    "  ROOT v = f32[] call({b}), to_apply=g{k}\n}}\n"
+)
+
+
+def doubling(levels, is_reduction):
+    """Return computations of two calls each, of one parameter or of two, the last one to be applied."""
+    second = "  y = f32[] parameter(1)\n" if is_reduction else ""
+    first, then = ("x, y", "m, y") if is_reduction else ("x", "m")
+    made = f"g0 {{\n  x = f32[] parameter(0)\n{second}  ROOT v = f32[] add(x, {'y' if is_reduction else 'x'})\n}}\n"
+    for n in range(1, levels + 1):
+        made += CALLED.format(n=n, k=n - 1, y=second, a=first, b=then)
+    return made
+
+
+@pytest.mark.parametrize(("is_reduction", "call"), [(False, MAP), (True, REDUCE)])
+def test_calls_in_what_is_applied_multiply_to_so_many(is_reduction, call):
+    """Beyond that no figure would have a number; the instruction that applies them has its place in the message."""
+    few = lower_module_text(module_of(doubling(180, is_reduction), f"{call}g180"))
+    assert kernel_named(few, "made").flops == pytest.approx(2048 * 2.0**180)
+    said = rf"m.hlo:\d+:8: made: expected {APPLIED.what}, at most a number of some 61 digits, found .* 2\d\d digits"
+    with pytest.raises(UnsupportedError, match=said):
+        lower_module_text(module_of(doubling(650, is_reduction), f"{call}g650"))

@@ -9,37 +9,62 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from math import ceil, log2, prod
 
+import msgspec
+
+from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Window
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, MOVES_ONLY
+from tpusim.limits import APPLIED, EXECUTIONS
 from tpusim.nesting import walk_nested
 from tpusim.shapes.shape import Shape, leaves
 
+_MOST_COUNTED = APPLIED.most * EXECUTIONS.most
+"""Far beyond the limit the number does not matter, and would have as many digits as there are calls."""
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What is asked for: operations, and how many instructions run for them."""
+
+    flops: float = 0.0
+    executions: int = 0
+
 
 def flops_of(module: Module, computation: Computation, instruction: Instruction) -> float:
-    """Return the operations that an instruction other than a product asks for."""
-    known: dict[str, float] = {}
+    """Return the operations that an instruction other than a product asks for.
 
-    def inside(name: str) -> Generator[str, float, float]:
+    Raises UnsupportedError if what it applies runs more often than figures can tell.
+    """
+    known: dict[str, _Asked] = {}
+
+    def inside(name: str) -> Generator[str, _Asked, _Asked]:
         # A computation that several call, at every level twice say, is gone through once.
         if name not in known:
             own = module[name]
             yield from (called for one in own for called, _ in _applied(own, one))
-            known[name] = sum(_asked(own, one, known) for one in own)
+            parts = [_asked(own, one, known) for one in own]
+            known[name] = _Asked(sum(part.flops for part in parts), sum(part.executions for part in parts))
         return known[name]
 
     for called, _ in _applied(computation, instruction):
         walk_nested(inside, called)
-    return _asked(computation, instruction, known)
+    asked = _asked(computation, instruction, known)
+    if fault := APPLIED.fault(asked.executions):
+        place = module.where(computation, instruction)
+        raise UnsupportedError(f"{instruction.name}: {fault}: calls in each other multiply", place)
+    return asked.flops
 
 
-def _asked(computation: Computation, instruction: Instruction, known: dict[str, float]) -> float:
+def _asked(computation: Computation, instruction: Instruction, known: dict[str, _Asked]) -> _Asked:
     """Return what one instruction asks for; ``known`` is what a run of each computation does that it applies."""
-    applied = _applied(computation, instruction)
+    applied = [(known[name], times) for name, times in _applied(computation, instruction)]
+    executions = 1 + sum(inside.executions * times for inside, times in applied)
     # A sort is counted by its comparisons, whatever one takes.
     if applied and instruction.opcode != "sort":
-        return sum(known[name] * times for name, times in applied)
-    return _own_flops(computation, instruction)
+        flops = sum(inside.flops * times for inside, times in applied)
+    else:
+        flops = _own_flops(computation, instruction)
+    return _Asked(flops, min(executions, _MOST_COUNTED))
 
 
 def _own_flops(computation: Computation, instruction: Instruction) -> float:
