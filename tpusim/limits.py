@@ -103,6 +103,9 @@ COUNT: Final = Limit("a whole number", 2**63 - 1, least=0)
 EXECUTIONS: Final = Limit("executions of a step", 10**200, least=0)
 """Of a run: loops and calls multiply, and beyond this floats of bytes and energy have no numbers left."""
 
+APPLIED: Final = Limit("executions within a kernel", 10**60, least=0)
+"""Of the instructions that a map or a reduction applies: calls multiply there as well, and so do runs of the kernel."""
+
 COMPUTED_INSTRUCTIONS: Final = Limit("instructions to compute", 2**21, least=0)
 """With each trip of a loop counted once: calls of calls multiply, and one takes some microseconds at least."""
 

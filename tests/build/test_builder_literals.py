@@ -46,6 +46,7 @@ def constant_of(value: Any, dtype: str | None = None) -> Any:
         (np.float64(1), None, "f64[]"),
         (np.arange(3), None, "s64[3]"),
         (ml_dtypes.bfloat16(1), None, "bf16[]"),
+        (np.arange(3, dtype=">i4"), None, "s32[3]"),
         (np.array([1, -2], ml_dtypes.int4), None, "s4[2]"),
         (np.array([1, 2], ml_dtypes.float8_e4m3fn), None, "f8e4m3fn[2]"),
         (7, "u8", "u8[]"),

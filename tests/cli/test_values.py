@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from tpusim.cli.main import main
+
+TRACES = Path(__file__).parents[2] / "traces"
 
 HALF = """HloModule half
 
@@ -250,10 +254,40 @@ def test_an_infeed_that_runs_dry_is_named(capsys, write, arrays):
     assert f"'{'b' if arrays else 'a'}'" in refusal(capsys, "exec", write("feed.hlo", INFEED), *options)
 
 
+def test_an_infeed_of_a_tuple_reads_as_many_arrays_as_it_has(write, tmp_path):
+    """So the trace that trains from its infeed is computed, here for two batches in place of a hundred."""
+    text = gzip.decompress((TRACES / "host" / "train_from_infeed.v5e.hlo.txt.gz").read_bytes()).decode()
+    batches = {f"in{i}": np.full((256, 1024), i, np.float32) for i in range(2)}
+    program, sent = write("fed.hlo", text.replace("constant(100)", "constant(2)")), tmp_path / "sent.npz"
+    computed(tmp_path, program, "--random", "1", "--infeed", write("in.npz", **batches), "--outfeed", str(sent))
+    with np.load(sent) as found:
+        assert [found[f"out{i}"].any() for i in range(2)] == [False, True]
+
+
 def test_a_file_that_is_no_npz_is_refused(capsys, write):
     """The message names the file."""
     path = write("in.npz", "no arrays\n")
     assert path in refusal(capsys, "exec", write("half.hlo", HALF), "--inputs", path)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "saved", "said"),
+    [
+        ("bf16", np.zeros(2, ml_dtypes.bfloat16), "found an array of |V2, bytes of no known type: {}"),
+        ("s4", np.zeros(2, ml_dtypes.int4), "found an array of |V1, bytes of no known type: {}"),
+        ("f32", np.zeros(2, ml_dtypes.bfloat16), "no known type: save it with .astype('float32')"),
+        ("f8e5m2", np.zeros(2, ml_dtypes.float8_e5m2), "types that NumPy lacks as float32, under names such as in0_"),
+        ("s4", np.zeros(2, np.int8), "found int8: {}"),
+        ("bf16", np.zeros(2, np.uint16), "found uint16: {}"),
+        ("s8", np.zeros(2, np.int16), "found int16: convert it, for instance with .astype('int8')"),
+        ("f32", np.array(["a", "b"]), "expected numbers for f32[2], found an array of <U1"),
+    ],
+)
+def test_a_file_is_told_what_it_can_hold(capsys, write, dtype, saved, said):
+    """The advice is one that NumPy's files can follow."""
+    path, text = write("in.npz", in0=saved), f"HloModule m\n\nENTRY e {{\n  ROOT p = {dtype}[2] parameter(0)\n}}\n"
+    wanted = said.format(f"save its numbers as float32, under in0_{dtype}")
+    assert wanted in refusal(capsys, "exec", write("m.hlo", text), "--inputs", path)
 
 
 def test_a_file_of_one_array_twice_is_refused(capsys, write, tmp_path):

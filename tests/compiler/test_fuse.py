@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tpusim.compiler.passes import compile_module
@@ -186,6 +188,16 @@ def test_what_takes_longer_to_compute_than_to_read_is_stored(opcodes, is_stored)
     entry = compiled(SHARED.replace("LINES", "\n".join(lines))).entry
     first = next(i for i in entry.instructions if i.opcode == "fusion")
     assert isinstance(first.shape, TupleShape) == is_stored
+
+
+@pytest.mark.parametrize("columns", [16, 128])
+def test_what_is_computed_of_padding_counts_as_what_is_stored_of_it(columns):
+    """Rows of 16 fill registers as rows of 128 do, and take as long to make again."""
+    lines = "\n".join(f"  {new} = f32[ALL] sine({old})" for old, new in pairwise(["x", "y0", "y1", "y2", "y"]))
+    text = SHARED.replace("2048,1024", "ALL").replace("LINES", lines).replace("{1}", "{3}").replace("{0}", "{0,1,2}")
+    text = text.replace("ALL", f"16,16,16,{columns}").replace("f32[2048]", "f32[16,16,16]")
+    first = next(i for i in compiled(text).entry if i.opcode == "fusion")
+    assert isinstance(first.shape, TupleShape)
 
 
 SCORES = """HloModule scores

@@ -96,7 +96,7 @@ class Case:
             [array_of(text, shape) for text, shape in zip(self.said("input", replica), shapes, strict=True)]
             for replica in range(self.replicas)
         ]
-        infeed = [np.array(json.loads(text)) for text in self.said("infeed")]
+        infeed = [json.loads(text) for text in self.said("infeed")]
         given = inputs if self.replicas > 1 else inputs[0]
         result = tpusim.execute(self.module, given, precision="exact", replicas=self.replicas, infeed=infeed)
         return [list(flat_values(one)) for one in (result if self.replicas > 1 else [result])]

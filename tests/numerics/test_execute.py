@@ -57,6 +57,12 @@ def test_plain_numbers_fit_where_they_lose_nothing(inputs):
     np.testing.assert_array_equal(execute(SUM, inputs), X + X)
 
 
+@pytest.mark.parametrize("x", [X.astype(">f4"), X.astype("<f4")])
+def test_the_order_of_bytes_makes_no_other_type(x):
+    """The numbers are the same."""
+    np.testing.assert_array_equal(execute(SUM, [x, X]), X + X)
+
+
 @pytest.mark.parametrize("number", [1.5, 300, -1])
 def test_a_plain_number_that_its_type_cannot_hold_is_refused(number):
     """Neither cut nor wrapped."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import tpusim
 from tests.numerics.devices import devices_of, module_of, run, run_on
 from tpusim.build.builder import Builder
 from tpusim.errors import ProgramError, SimulationError
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 
 X = np.array([1.0, 2.0], np.float32)
 PAIRS = 'frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,2}}"}'
@@ -48,6 +52,23 @@ def test_an_infeed_of_nothing_reads_nothing() -> None:
     assert run(b, [[]]) == [()]
 
 
+def test_a_tuple_may_come_one_array_after_the_other() -> None:
+    """A file has no tuples: each takes as many arrays as it has, and the next infeed those behind."""
+    b = Builder("m")
+    b.tuple([b.infeed("(s32[], f32[2])"), b.infeed("f32[2]"), b.infeed("(f32[2])")])
+    (number, first), second, (third,) = run(b, [[]], infeeds=[[np.array(7, np.int32), X, X + 1, (X + 2,)]])[0]
+    assert [number, first[0], second[0], third[0]] == [7, 1, 2, 3]
+
+
+def test_too_few_arrays_for_a_tuple_are_counted() -> None:
+    """What it takes, and what is left."""
+    b = Builder("m")
+    b.infeed("(f32[2], f32[2], s32[])")
+    said = r"'infeed.*' takes 3 arrays for \(f32\[2\], f32\[2\], s32\[\]\); the infeed has 2 more"
+    with pytest.raises(SimulationError, match=said):
+        run(b, [[]], infeeds=[[X, X]])
+
+
 @pytest.mark.parametrize(("feeds", "said"), [([], "was given none"), ([[X]], "has ended")])
 def test_an_infeed_that_is_empty_is_an_error(feeds: list[Any], said: str) -> None:
     """No infeed at all, or one value too few."""
@@ -55,10 +76,48 @@ def test_an_infeed_that_is_empty_is_an_error(feeds: list[Any], said: str) -> Non
         run(fed_twice(), [[]], infeeds=feeds)
 
 
-def test_an_infeed_of_other_sizes_is_refused() -> None:
-    """Three elements where two are wanted."""
-    with pytest.raises(ProgramError, match=r"f32\[2\] from the host, found \(3,\)"):
-        run(fed_twice(), [[]], infeeds=[[np.zeros(3)]])
+def taken(shape: str, value: Any) -> Any:
+    """Return what a program makes of one value of its infeed."""
+    b = Builder("m")
+    b.infeed(shape)
+    return run(b, [[]], infeeds=[[value]])[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "value", "said"),
+    [
+        ("f32[2]", np.zeros(3, np.float32), r"expected the sizes of f32\[2\], found \(3,\)"),
+        ("s8[3]", np.array([300.7, np.nan, -1e9]), r"expected s8\[3\], an array of int8, found float64"),
+        ("s8[3]", [300, 1, 2], "expected numbers that s8 can hold"),
+        ("f32[2]", np.array([1 + 2j, 3]), r"expected f32\[2\], an array of float32, found complex128"),
+        ("f32[2]", np.array(["1.5", "2"]), "expected numbers for"),
+        ("s32[1]", np.array(["2020-01-01"], "datetime64[D]"), "expected numbers for"),
+        ("(f32[2], s32[])", [X], "expected 2 values for .*, found a list of 1"),
+        ("(f32[2], s32[])", (X, np.array(1.5)), r"expected s32\[\], an array of int32, found float64"),
+    ],
+)
+def test_an_infeed_takes_what_a_parameter_takes(shape: str, value: Any, said: str) -> None:
+    """The same sizes and types: nothing is cut, wrapped or read out of text in silence. The infeed is named."""
+    with pytest.raises(ProgramError, match=f"infeed.*: {said}"):
+        taken(shape, value)
+
+
+def test_an_infeed_of_a_narrow_type_takes_float32() -> None:
+    """As a parameter does, of a type that NumPy's files know not."""
+    assert taken("s4[2]", X).tolist() == [1, 2]
+
+
+def test_exact_values_take_the_infeed_in_the_type_that_it_states() -> None:
+    """In place of bf16 a scheduled program then computes in f32, also with what comes in."""
+    text = (
+        "HloModule m, is_scheduled=true\n\nENTRY e {\n  t = token[] after-all()\n"
+        "  a = (bf16[2], token[]) infeed(t)\n  x = bf16[2] get-tuple-element(a), index=0\n"
+        "  y = bf16[2] multiply(x, x)\n  ROOT z = bf16[2] subtract(y, x)\n}\n"
+    )
+    module = parse_module(SourceText("test.hlo", text))
+    given = np.array([1.0078125, 3], ml_dtypes.bfloat16)
+    found = tpusim.execute(module, [], infeed=[given], precision="exact")
+    assert found.astype(np.float32).tolist() == [np.float32(1.0078125**2 - 1.0078125).astype(found.dtype), 6]
 
 
 def test_a_loop_may_depend_on_the_infeed() -> None:

@@ -44,6 +44,8 @@ def _as_array(value: Any, wanted: DType | None) -> tuple[Any, DType]:
     except ValueError as error:
         raise ProgramError(f"expected lists of one length as the value of a constant: {error}") from error
     is_typed = isinstance(value, np.ndarray | np.generic)
+    # The same numbers, whichever end their bytes begin at.
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     known = (each for each in DTYPES.values() if each.is_array_type and numpy_dtype(each) == array.dtype)
     own = next(known, None) if is_typed else DTYPES.get(_DEFAULTS.get(array.dtype.kind, ""))
     if own is None:

@@ -208,7 +208,7 @@ def _report(result: Result, options: Namespace) -> None:
     option("--chip", metavar="C", help="whose arrays sum the products (default: the chip it was compiled for)"),
     option("--schedule", choices=SCHEDULES, default="given", help="compute what runs on the chip under this schedule"),
     option("--replicas", metavar="N", type=number, default=1, help="devices that run it together"),
-    option("--infeed", metavar="F.npz", help="arrays in0, in1, ... that infeeds read"),
+    option("--infeed", metavar="F.npz", help="arrays in0, in1, ... that infeeds read, a tuple one by one"),
     written("--outfeed", metavar="F.npz", help="write what outfeeds send, as out0, out1, ..."),
     option("--seed", metavar="N", type=number, default=0, help="of rng instructions"),
     option("--max-iterations", metavar="N", type=number, help="trips of a loop (default: 2**20 instructions in all)"),

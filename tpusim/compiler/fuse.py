@@ -31,7 +31,7 @@ from tpusim.ir.ops import (
     SLICES,
 )
 from tpusim.semantics.marks import with_apart
-from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.address import padded_element_count, physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 _LOOPS_OVER = {"custom-call": 0, "dynamic-update-slice": 1, "reduce": 0}
@@ -184,7 +184,7 @@ class _Fusion:
         found, todo, seen = 0.0, [node], {node}
         while todo and found <= most:
             made = todo.pop()
-            found += costs.get(made.opcode, {}).get("vector", 0.0) * made.array.element_count * rate
+            found += costs.get(made.opcode, {}).get("vector", 0.0) * padded_element_count(made.array) * rate
             for operand in made.operands:
                 if operand not in seen and operand.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES - SLICES:
                     seen.add(operand)

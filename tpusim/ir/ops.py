@@ -425,7 +425,10 @@ ASYNC_DONES: Final = TRANSFER_DONES | {name for name in OPERATIONS if name.endsw
 ASYNC_STARTS: Final = TRANSFERS | {name for name in OPERATIONS if name.endswith(("-start", "-update"))}
 """Start, or pass on, what runs beside the core."""
 
-HAS_EFFECTS: Final = _of(Category.COLLECTIVE) | _of(Category.HOST) | _of(Category.RANDOM) | {"after-all"}
+MEETS_OTHERS: Final = _of(Category.HOST)
+"""Exchange data with the host, or with another program."""
+
+HAS_EFFECTS: Final = _of(Category.COLLECTIVE) | MEETS_OTHERS | _of(Category.RANDOM) | {"after-all"}
 """Not dead without a user: XLA keeps them for what they do (HloInstruction::HasSideEffectNoRecurse)."""
 
 CARRIES_BUFFERS: Final = _named("custom-call dynamic-update-slice get-tuple-element tuple while")

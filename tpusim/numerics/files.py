@@ -38,6 +38,7 @@ _DAMAGED = (
 # Of other types, such as those of ml_dtypes, np.load would give back nothing but bytes.
 _STORED_AS_THEY_ARE = frozenset("?bBhHiIlLqQefdFD")
 _REGISTERED = 2
+_LOST = "save arrays of types that NumPy lacks as float32, under names such as in0_bf16"
 # Of arrays of numbers, by the version of the format; the third is for names of columns.
 _HEADER_BYTES = 1 << 17
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -81,6 +82,8 @@ def read_arrays(path: str | Path) -> dict[str, Any]:
         raise ProgramError(f"{path}: cannot be read: {error.strerror}") from error
     except _DAMAGED as error:
         found = str(error).partition("\n")[0]
+        # What NumPy writes for some types of ml_dtypes.
+        found += f"; {_LOST}" if "dtype descriptor" in found else ""
         raise ProgramError(f"{path}: expected an .npz file of arrays: {found}") from error
 
 
@@ -254,6 +257,14 @@ def flat_values(value: Any) -> Iterator[Any]:
         yield value
 
 
+def input_of(name: str, value: Any, shape: ArrayShape) -> Any:
+    """Return one value that was given, in the type and sizes of ``shape``, which must be its own; a token for a token.
+
+    Raises ProgramError, which calls the value ``name``, for anything else.
+    """
+    return _typed(name, value, shape, _as_array(name, value, shape))
+
+
 def _as_array(name: str, value: Any, shape: ArrayShape) -> Any:
     """Return a value as an array of numbers, whose sizes must be the parameter's; a token comes back as it is."""
     if not shape.dtype.is_array_type:
@@ -267,9 +278,13 @@ def _as_array(name: str, value: Any, shape: ArrayShape) -> Any:
         raise ProgramError(f"{name}: expected an array for {stated}, found {value!r:.60}: {error}") from error
     # The types of ml_dtypes, too, are void to NumPy, but registered ones.
     if array.dtype.kind in "OSUMm" or (array.dtype.kind == "V" and array.dtype.isbuiltin != _REGISTERED):
-        raise ProgramError(f"{name}: expected numbers for {stated}, found {value!r:.60}")
+        found = f"an array of {array.dtype}" if hasattr(value, "dtype") else f"{value!r:.60}"
+        is_lost = array.dtype.kind == "V" and array.dtype.names is None
+        advice = f", bytes of no known type: {_advice(value, shape, array.dtype)}" if is_lost else ""
+        raise ProgramError(f"{name}: expected numbers for {stated}, found {found}{advice}")
     _check_sizes(name, array.shape, shape)
-    return array
+    # The same numbers, whichever end their bytes begin at.
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _check_sizes(name: str, found: tuple[int, ...], wanted: ArrayShape) -> None:
@@ -286,12 +301,24 @@ def _typed(name: str, value: Any, shape: ArrayShape, array: Any) -> Any:
     # A plain value, a number or a list, has no type of its own: NumPy has chosen the widest one, and it must fit.
     is_plain = not hasattr(value, "dtype") and _KINDS.get(array.dtype.kind, 9) <= _KINDS.get(wanted.kind, 2)
     if array.dtype != wanted and not is_stored and not is_plain:
-        advice = f"convert it, for instance with .astype({wanted.name!r})"
-        raise ProgramError(f"{name}: expected {stated}, an array of {wanted.name}, found {array.dtype}: {advice}")
+        found = f"{array.dtype}: {_advice(value, shape, array.dtype)}"
+        raise ProgramError(f"{name}: expected {stated}, an array of {wanted.name}, found {found}")
     typed = convert_values(array, wanted)
     if shape.dtype.is_integer and array.dtype != wanted and (typed.astype(array.dtype) != array).any():
         raise ProgramError(f"{name}: expected numbers that {shape.dtype} can hold for {stated}, found others")
     return typed
+
+
+def _advice(value: Any, shape: ArrayShape, found: np.dtype[Any]) -> str:
+    """Return how to make an array of a type; in a file it is float32 where NumPy's files lack the type."""
+    wanted = numpy_dtype(shape.dtype)
+    is_kept = _is_stored_as_it_is(wanted)
+    if isinstance(value, Stored) and not is_kept:
+        own = value.member.removesuffix(".npy").partition("_")[0]
+        return f"save its numbers as float32, under {own}_{shape.dtype}"
+    if found.kind == "V" and found.isbuiltin != _REGISTERED:
+        return f"save it with .astype({wanted.name if is_kept else 'float32'!r})"
+    return f"convert it, for instance with .astype({wanted.name!r})"
 
 
 def _random(generator: np.random.Generator, shape: ArrayShape) -> Any:

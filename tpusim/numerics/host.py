@@ -12,8 +12,9 @@ Source: XLA, Operation Semantics (Infeed, Outfeed, Send, Recv, scheduling of cha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,12 @@ import numpy as np
 from tpusim.errors import ProgramError, SimulationError
 from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import TRANSFERS
+from tpusim.numerics.files import input_of, nest_inputs
 from tpusim.numerics.registry import TOKEN, computes, zeros
 from tpusim.numerics.site import Device, Site
 from tpusim.semantics.device_groups import channel_pairs
 from tpusim.semantics.infer.types import parts
-from tpusim.shapes.dtype import numpy_dtype
-from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, shape_text
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
 Waiting = Generator[Any, Any, Any]
 
@@ -81,17 +82,13 @@ def make_devices(module: Module, infeeds: Sequence[Iterable[Any] | None] = (), r
 
 @computes("infeed")
 def infeed(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the next value of the device's infeed and a token; an empty tuple takes nothing from it."""
+    """Return the next value of the device's infeed and a token; a value of no arrays takes nothing from it."""
     wanted = parts(instruction.shape)[0]
-    if isinstance(wanted, TupleShape) and not wanted.elements:
-        return ((), TOKEN)
+    if not any(True for _ in leaves(wanted)):
+        return (nest_inputs(iter(()), [wanted])[0], TOKEN)
     if site.device.infeed is None:
         raise SimulationError(f"{instruction.name!r} reads the infeed, but the run was given none")
-    try:
-        value = next(site.device.infeed)
-    except StopIteration:
-        raise SimulationError(f"{instruction.name!r} waits for a value of the infeed, which has ended") from None
-    return (as_value(value, wanted), TOKEN)
+    return (as_value(instruction.name, _next_of(site.device.infeed, instruction.name, wanted), wanted), TOKEN)
 
 
 @computes("outfeed")
@@ -122,7 +119,7 @@ def recv_done(site: Site, instruction: Instruction, operands: list[Any]) -> Wait
     if start.attributes.get("is_host_transfer"):
         if not channel:
             raise SimulationError(f"{instruction.name!r} waits for the host, which put nothing into {_named(start)}")
-        return (as_value(channel.popleft(), wanted), TOKEN)
+        return (as_value(instruction.name, channel.popleft(), wanted), TOKEN)
     peers = _peer(site, start, to=True)
     if peers == ():
         return (operands[0][0], TOKEN)
@@ -153,20 +150,34 @@ def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
     return context
 
 
-def as_value(value: Any, shape: Shape) -> Any:
-    """Return what the host gave, a NumPy array or anything like one, as a value of ``shape``.
+def _next_of(feed: Iterator[Any], name: str, wanted: Shape) -> Any:
+    """Return what comes next of an infeed; of a tuple, that may be its arrays one by one, as they stand in a file."""
+    found = list(islice(feed, 1))
+    if not found:
+        raise SimulationError(f"{name!r} waits for a value of the infeed, which has ended")
+    if not isinstance(wanted, TupleShape) or isinstance(found[0], (tuple, list)):
+        return found[0]
+    count = sum(1 for _ in leaves(wanted))
+    found += islice(feed, count - 1)
+    if len(found) < count:
+        stated = shape_text(wanted, layout=False)
+        raise SimulationError(f"{name!r} takes {count} arrays for {stated}; the infeed has {len(found)} more")
+    return nest_inputs(iter(found), [wanted])[0]
 
-    Raises ProgramError if its sizes are others.
+
+def as_value(name: str, value: Any, shape: Shape) -> Any:
+    """Return what the host gave, arrays or what NumPy makes one of, in lists or tuples, as a value of ``shape``.
+
+    Raises ProgramError, which calls it ``name``, for what an input of the program may not be either.
     """
     if isinstance(shape, TupleShape):
         if not isinstance(value, (tuple, list)) or len(value) != len(shape.elements):
-            raise ProgramError(f"expected a value of shape {shape_text(shape)} from the host, found {value!r:.80}")
-        return tuple(as_value(part, element) for part, element in zip(value, shape.elements, strict=True))
+            stated, found = shape_text(shape, layout=False), type(value).__name__
+            counted = f"{found} of {len(value)}" if isinstance(value, (tuple, list)) else found
+            raise ProgramError(f"{name}: expected {len(shape.elements)} values for {stated}, found a {counted}")
+        return tuple(as_value(name, part, element) for part, element in zip(value, shape.elements, strict=True))
     assert isinstance(shape, ArrayShape)
-    # Before it is an array, for which a file may be unpacked.
-    if (found := np.shape(value)) != shape.dimensions:
-        raise ProgramError(f"expected a value of shape {shape_text(shape)} from the host, found {found}")
-    return np.asarray(value).astype(numpy_dtype(shape.dtype), copy=False)
+    return input_of(name, value, shape)
 
 
 def _until(

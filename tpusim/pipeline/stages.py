@@ -258,11 +258,11 @@ def execute(
     (``replicas`` times the module's partitions) also a list of such lists, and the result is then a list with each
     device's. Arrays have the parameters' types, or float32 for types that NumPy's files know not; plain numbers and
     lists must fit them. ``seed`` starts ``rng``; ``max_iterations`` are the trips after which a loop is stopped, by
-    default all are after some million instructions; ``infeed`` is what infeeds read, and what outfeeds write is
-    appended to ``outfeed``. Products are summed in blocks as deep as the arrays of ``chip``, by default of the chip
-    that the module was compiled for, if it was compiled for one. What is computed is the module as it stands; with
-    another ``schedule``, as for ``simulate``, what then runs on the chip. Arrays come back as NumPy arrays of their own
-    (bf16 and other narrow types from ml_dtypes), tuples as tuples.
+    default all are after some million instructions; ``infeed`` is what infeeds read (a tuple at once, or its arrays
+    one after the other), and what outfeeds write is appended to ``outfeed``. Products are summed in blocks as deep as
+    the arrays of ``chip``, by default of the chip that the module was compiled for, if it was compiled for one. What is
+    computed is the module as it stands; with another ``schedule``, as for ``simulate``, what then runs on the chip.
+    Arrays come back as NumPy arrays of their own (bf16 and other narrow types from ml_dtypes), tuples as tuples.
 
     Raises ProgramError for a module that the verifier refuses and for inputs that are not the parameters',
     SimulationError for a loop that has not ended and for devices that wait for ever, UnsupportedError for values that

@@ -9,12 +9,12 @@ import msgspec
 from tpusim.cost.models.operations import Table, operations_of
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import VECTOR
-from tpusim.ir.ops import FREE, INDEXED, MOVES_ONLY, PRODUCTS, REDUCTIONS
+from tpusim.ir.ops import FREE, INDEXED, PRODUCTS
+from tpusim.lowering.kernels.asked import flops_of
 from tpusim.lowering.kernels.vector import WORK_RULES, Site, is_waiting, vector_work
 from tpusim.lowering.scope import Scope
 from tpusim.program.work import Work
 from tpusim.semantics.demand.inlining import Inner
-from tpusim.shapes.shape import leaves
 
 _ELSEWHERE = FREE | PRODUCTS
 """Opcodes whose work is none, or that of the arrays."""
@@ -50,9 +50,10 @@ def value_costs(scope: Scope, values: Sequence[Inner], shares: Sequence[float]) 
 def _new_cost(scope: Scope, item: Inner, key: Hashable) -> ValueCost:
     """Return what a value takes, and keep it under what it has in common with those that are alike."""
     opcode, before, costs = item.instruction.opcode, scope.notes.count, operations_of(scope.chip)
+    flops = flops_of(scope.module, item.computation, item.instruction)
     work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
     work = costs.work(item.instruction, work, scope.chip)
-    made = ValueCost(work, _chain_cycles(opcode, work, scope.chip), _flops(item))
+    made = ValueCost(work, _chain_cycles(opcode, work, scope.chip), flops)
     # Where a slice begins stands further off; a model of a user's own may look at names; what has no rule is told of
     # each by its own.
     if opcode not in INDEXED and scope.notes.count == before and type(costs) is Table:
@@ -67,16 +68,3 @@ def _chain_cycles(opcode: str, work: Work, chip: Chip) -> float:
         # Its slots are mostly empty ones, and what they wait for is in it: of all of them one is a cycle.
         latency = latency | {VECTOR: 1 / chip.vpu.alu_slots}
     return sum([ops * latency.get(unit, 1.0) for unit, ops in work.ops.items()])
-
-
-def _flops(item: Inner) -> float:
-    """Return the operations that an instruction other than a product asks for, before padding."""
-    instruction = item.instruction
-    stated = instruction.backend_config.cost_estimate if instruction.opcode == "custom-call" else None
-    if stated:
-        return float(stated.flops)
-    if instruction.opcode in MOVES_ONLY:
-        return 0.0
-    # Of a reduction elements that go in, as in XLA's cost analysis, which leaves out one per result.
-    counted = item.computation[instruction.operands[0]] if instruction.opcode in REDUCTIONS else instruction
-    return float(sum(leaf.element_count for leaf in leaves(counted.shape)))

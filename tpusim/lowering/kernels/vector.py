@@ -18,6 +18,7 @@ from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
 from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES
+from tpusim.lowering.kernels.asked import scan_steps
 from tpusim.lowering.scope import Notes, entering
 from tpusim.nesting import walk_nested
 from tpusim.program.work import Matmul, Work, scaled, sum_work
@@ -143,15 +144,14 @@ def _bits(site: Site, instruction: Instruction) -> Work:
 @work_rule("scan")
 def _scan(site: Site, instruction: Instruction) -> Work:
     """Run the computation once per step: each instruction waits for the one before, and other slots stay empty."""
-    attributes, (dimension,) = instruction.attributes, instruction.attributes["dimensions"]
-    carries = attributes["num_carries"]
+    attributes, carries = instruction.attributes, instruction.attributes["num_carries"]
     operands = site.computation.operands_of(instruction)
     inputs = [leaves(operand.shape)[0] for operand in operands[: len(operands) - carries]]
     results = leaves(instruction.shape)
     outputs = results[: len(results) - carries]
     applied = site.module[attributes["to_apply"]]
     inside = Site(site.module, applied, site.chip, site.notes)
-    steps: int = (inputs or outputs)[0].dimensions[dimension]
+    steps = scan_steps(site.computation, instruction)
     slots = site.chip.vpu.alu_slots
     chain = (
         (vector_work(inside, i), widest(inside.computation, i, site.chip)) for i in inside.computation.instructions

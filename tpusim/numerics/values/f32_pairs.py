@@ -12,7 +12,7 @@ from itertools import chain, count, repeat
 from msgspec import structs
 
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import SEES_BITS
+from tpusim.ir.ops import MEETS_OTHERS, SEES_BITS
 from tpusim.semantics.marks import COMPILED_FOR, mark_of
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
@@ -54,6 +54,9 @@ def _wide_computation(computation: Computation) -> Computation:
 
 def _wide_instructions(computation: Computation, instruction: Instruction, taken: set[str]) -> tuple[Instruction, ...]:
     """Return what stands for an instruction, under its name and with a wide shape."""
+    # What comes must be of the type that the program states. It is widened where it is taken out of its tuple.
+    if instruction.opcode in MEETS_OTHERS:
+        return (instruction,)
     if instruction.opcode != "constant":
         wide = structs.replace(instruction, shape=_wide_shape(instruction.shape))
         if _is_own_rounding(computation, instruction):
