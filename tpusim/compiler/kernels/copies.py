@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
-from tpusim.compiler.kernels.places import Home, Order, Place, home_of, let_wait, updated, writers_of
+from tpusim.compiler.kernels.places import Home, Order, Place, handed_over, home_of, let_wait, writers_of
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import CONTROL_FLOW, ELEMENTWISE, FREE, FUSES_INTO_USERS, IN_PLACE, LAID_OUT_FREELY, RELAYOUTS, VIEWS
@@ -58,7 +58,8 @@ def _as_tuple(graph: Graph, whole: Node) -> Node:
 
 def _copy_what_is_updated(order: Order, graph: Graph, node: Node, kept: _Kept) -> None:
     """Give what a node writes over memory of its own, where others need it as it is."""
-    user, places = updated(order.draft, node)
+    places = order.updates(node)
+    user = handed_over(node)
     if places and user is not node and len(user.users) > 1:
         # Others, such as a second loop, take what it hands over as well.
         whole, user = user, graph.clone(user)
@@ -74,11 +75,12 @@ def _copy_what_is_updated(order: Order, graph: Graph, node: Node, kept: _Kept) -
             copied.append(at)
             times[homes[at]] -= 1
     if copied:
-        _replace(order, graph, node, user, copied)
+        _replace(order, graph, node, copied)
 
 
-def _replace(order: Order, graph: Graph, node: Node, user: Node, places: Iterable[int]) -> None:
-    """Let a node write over copies of some of what its ``user``, perhaps itself, hands over."""
+def _replace(order: Order, graph: Graph, node: Node, places: Iterable[int]) -> None:
+    """Let a node write over copies of some of what it is handed."""
+    user = handed_over(node)
     operands = list(user.operands)
     for at in places:
         operands[at] = _another(order, graph, operands[at], order.of(graph)[node] - 0.5)
@@ -137,7 +139,7 @@ def _given_away(draft: Draft) -> tuple[dict[int, Home], set[Home]]:
 def _copy_results(order: Order, graph: Graph, aliases: Mapping[int, Home], donated: set[Home]) -> None:
     """Copy what is returned as it is: what stays the caller's, constants, and one array twice."""
     results = _results(graph)
-    own = _own_places(order.draft, results, aliases)
+    own = _own_places(order, results, aliases)
     taken: set[Home] = set()
     for at, result in enumerate(results):
         is_array = isinstance(result.shape, ArrayShape) and result.shape.dtype.is_array_type
@@ -154,12 +156,12 @@ def _copy_results(order: Order, graph: Graph, aliases: Mapping[int, Home], donat
     _return(graph, results)
 
 
-def _own_places(draft: Draft, results: Iterable[Node], given: Mapping[int, Home]) -> dict[Home, int]:
+def _own_places(order: Order, results: Iterable[Node], given: Mapping[int, Home]) -> dict[Home, int]:
     """Return where arrays have to go that are written over what is ``given`` there, and are returned several times."""
     own: dict[Home, int] = {}
     for at, result in enumerate(results):
-        if at in given and writers_of(draft, result, given[at])[1] == given[at]:
-            own.setdefault(home_of(draft, result), at)
+        if at in given and writers_of(order, result, given[at])[1] == given[at]:
+            own.setdefault(home_of(order.draft, result), at)
     return own
 
 
@@ -181,12 +183,11 @@ def _copy_what_takes_arguments(order: Order, entry: Graph) -> list[Place]:
     _copy_results(order, entry, aliases, donated)
     places = [Place(entry, home, at) for at, home in aliases.items()]
     for place in places:
-        writers, base = writers_of(order.draft, place.made, place.given)
+        writers, base = writers_of(order, place.made, place.given)
         if base not in (None, place.given):
             # Memory that is given away for one result is not that of another.
             node, at = writers[-1]
-            user, updates = updated(order.draft, node)
-            _replace(order, entry, node, user, [updates[at or 0]])
+            _replace(order, entry, node, [order.updates(node)[at or 0]])
     _copy_what_is_read_late(order, entry, places)
     return places
 
@@ -209,10 +210,10 @@ def _copy_what_changes_places(order: Order, body: Graph, places: Iterable[Place]
     """
     results, taken = _results(body), set[Home]()
     place_of = {place.given: place.at for place in places}
-    own = _own_places(order.draft, results, {place.at: place.given for place in places})
+    own = _own_places(order, results, {place.at: place.given for place in places})
     came_from = {Home(copy): place_of[given] for given, copy in copied.items()}
     # Where it is updated on the way it has moved all the same.
-    firsts = {at: writers_of(order.draft, result)[0][-1] for at, result in enumerate(results) if _has_place(result)}
+    firsts = {at: writers_of(order, result)[0][-1] for at, result in enumerate(results) if _has_place(result)}
     # What goes to several places goes to the first of them itself.
     broken = _least_of_circles({came_from[firsts[at]]: at for at in reversed(firsts) if firsts[at] in came_from})
     for at, result in enumerate(results):
@@ -253,21 +254,25 @@ def _copy_what_is_read_late(order: Order, graph: Graph, places: Iterable[Place])
         if node.opcode == "get-tuple-element" and node.operands[0].source.opcode == "parameter":
             names.setdefault(Home(node.operands[0].source, node.attributes["index"]), []).append(node)
     # What goes by no name is read by nobody.
-    late = [place.given for place in places if place.given in names and _is_read_late(order, place)]
+    over: dict[Node, set[Home]] = {}
+    late = [place.given for place in places if place.given in names and _is_read_late(order, place, over)]
     copied = {given: _another(order, graph, names[given][0], -1) for given in late}
-    for given, copy in copied.items():
-        for name in names[given]:
-            for user in [user for user in name.users if user is not copy]:
-                user.replace_operand(name, copy)
+    instead = {name: copy for given, copy in copied.items() for name in names[given]}
+    # Once for all of its operands, of which a user may have thousands.
+    for user in dict.fromkeys(user for name, copy in instead.items() for user in name.users if user is not copy):
+        user.replace_operands(instead)
     return copied
 
 
-def _is_read_late(order: Order, place: Place) -> bool:
-    """Return whether something needs what is given at a place when it is first written over."""
+def _is_read_late(order: Order, place: Place, over: dict[Node, set[Home]]) -> bool:
+    """Return whether something needs what is given at a place when it is first written over.
+
+    ``over`` is what readers write over, as far as that was asked for others.
+    """
     number, given = order.of(place.graph), place.given
     if not _has_place(place.made) or home_of(order.draft, place.made) == given:
         return False
-    writers, base = writers_of(order.draft, place.made, given)
+    writers, base = writers_of(order, place.made, given)
     first, at = writers[-1]
     readers = order.readers(place.graph, given)
     # What was given at another place is copied from there, as early as that has to be read.
@@ -277,12 +282,13 @@ def _is_read_late(order: Order, place: Place) -> bool:
         return True
     others = [reader for reader in readers if reader is not first]
     # Of two that are copied for one node neither comes first.
-    return any(number[reader] >= number[first] or _writes_over(order.draft, reader, given) for reader in others)
-
-
-def _writes_over(draft: Draft, node: Node, home: Home) -> bool:
-    user, places = updated(draft, node)
-    return any(home_of(draft, user.operands[at]) == home for at in places.values())
+    if any(number[reader] >= number[first] for reader in others):
+        return True
+    for reader in others:
+        if reader not in over:
+            handed = handed_over(reader).operands
+            over[reader] = {home_of(order.draft, handed[at]) for at in order.updates(reader).values()}
+    return any(given in over[reader] for reader in others)
 
 
 def _wait_for_readers(order: Order, place: Place) -> None:
@@ -290,7 +296,7 @@ def _wait_for_readers(order: Order, place: Place) -> None:
     given = place.given
     if not _has_place(place.made) or home_of(order.draft, place.made) == given:
         return
-    first = writers_of(order.draft, place.made, given)[0][-1].node
+    first = writers_of(order, place.made, given)[0][-1].node
     let_wait(first, (reader for reader in order.readers(place.graph, given) if reader is not first))
 
 

@@ -46,12 +46,20 @@ class Order:
         # By node what it does not read element by element, as it writes whichever of its results.
         self.out_of_order: dict[Node, dict[Home, list[int]]] = {}
         self._elements: dict[Node, dict[int | None, list[Node]]] = {}
+        self._updates: dict[Node, dict[int, int]] = {}
 
     def of(self, graph: Graph) -> dict[Node, float]:
         """Return the numbers of a graph's nodes, to which those of new ones are added."""
         if graph not in self._numbers:
             self._numbers[graph] = {node: float(at) for at, node in enumerate(graph.order())}
         return self._numbers[graph]
+
+    def updates(self, node: Node) -> dict[int, int]:
+        """Return by the results of a node the numbers of what it is handed that they are written over."""
+        # Asked for each of its results, of which there may be thousands.
+        if node not in self._updates:
+            self._updates[node] = _updates(self.draft, node)
+        return self._updates[node]
 
     def readers(self, graph: Graph, home: Home) -> list[Node]:
         """Return what reads an array, under whatever name; what nothing needs has no place in the order."""
@@ -117,40 +125,44 @@ def home_of(draft: Draft, node: Node) -> Home:
         node = whole.operands[at]
 
 
-def writers_of(draft: Draft, made: Node, given: Home | None = None) -> tuple[list[Home], Home | None]:
+def writers_of(order: Order, made: Node, given: Home | None = None) -> tuple[list[Home], Home | None]:
     """Return what writes where an array comes to lie, the last first: what makes it, and what that updates in place.
 
     Beside them is what the first one updates, where that is ``given`` or not made here: an argument, a constant.
     """
     found: list[Home] = []
     while True:
-        home = home_of(draft, made)
+        home = home_of(order.draft, made)
         if found and (home == given or home.node.opcode in FREE):
             return found, home
         found.append(home)
-        user, places = updated(draft, home.node)
-        if (home.at or 0) not in places:
+        at = order.updates(home.node).get(home.at or 0)
+        if at is None:
             return found, None
-        made = user.operands[places[home.at or 0]]
+        made = handed_over(home.node).operands[at]
 
 
-def updated(draft: Draft, node: Node) -> tuple[Node, dict[int, int]]:
-    """Return what hands over the arrays that a node writes over, and by its results the operands of that they are."""
+def handed_over(node: Node) -> Node:
+    """Return the node whose operands are what another one gets: the tuple that is a loop's state, or itself."""
+    return node.operands[0] if node.opcode == "while" and node.operands[0].opcode == "tuple" else node
+
+
+def _updates(draft: Draft, node: Node) -> dict[int, int]:
     if node.opcode in IN_PLACE:
-        return node, {0: 0}
+        return {0: 0}
     if node.opcode == "fusion":
         body = draft.graphs[node.attributes["calls"]]
         number = {parameter: at for at, parameter in enumerate(body.parameters)}
         roots = enumerate(body.root.operands if body.root.opcode == "tuple" else [body.root])
         targets = ((at, root.source.operands[0].source) for at, root in roots if root.source.opcode in IN_PLACE)
-        return node, {at: number[target] for at, target in targets if target in number}
+        return {at: number[target] for at, target in targets if target in number}
     if node.opcode == "while":
-        user = node.operands[0] if node.operands[0].opcode == "tuple" else node
-        arrays = [at for at, each in enumerate(user.operands) if isinstance(each.shape, ArrayShape) and each.shape.rank]
-        return user, {at: at for at in arrays if changes(draft, node, at)}
+        state = enumerate(handed_over(node).operands)
+        arrays = [at for at, each in state if isinstance(each.shape, ArrayShape) and each.shape.rank]
+        return {at: at for at in arrays if changes(draft, node, at)}
     stated = node.attributes.get("output_to_operand_aliasing", ())
     whole = [alias for alias in stated if not alias.operand_index and len(alias.output_index) < 2]
-    return node, {alias.output_index[0] if alias.output_index else 0: alias.operand for alias in whole}
+    return {alias.output_index[0] if alias.output_index else 0: alias.operand for alias in whole}
 
 
 def changes(draft: Draft, loop: Node, at: int) -> bool:
