@@ -5,7 +5,7 @@ Modules stay frozen. ``Draft(module)`` reads one into graphs, passes change thes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
@@ -124,6 +124,11 @@ class Graph:
         made = Node(self.draft.fresh(node.name), node.opcode, node.shape, taken, dict(node.attributes), node.immediate)
         self._note(made)
         return made
+
+    def forget(self, nodes: Collection[Node]) -> None:
+        """Let nodes in whose place others stand run no longer for what they do."""
+        self.effects = [node for node in self.effects if node not in nodes]
+        self.callers = [node for node in self.callers if node not in nodes]
 
     def acts(self, node: Node) -> bool:
         """Return whether a node does something besides what it computes."""

@@ -158,7 +158,6 @@ def test_branches_one_of_which_is_dynamic_give_what_is_dynamic() -> None:
             " window={size=3x3}, dim_labels=b01f_01io->b01f, sparsity_config={rhs={sparsity=1x2 dimension=2}}",
             "a dense kernel",
         ),
-        ("p = f32[3] parameter(0) ROOT r = f32[3] shift-right-logical(p, p)", "is not defined on f32"),
     ],
 )
 def test_what_has_no_value_is_refused_in_our_words(line: str, words: str) -> None:

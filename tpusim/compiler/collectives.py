@@ -101,7 +101,7 @@ def _sum_together(graph: Graph, bucket: list[Node]) -> None:
 
 def _forget(graph: Graph, node: Node) -> None:
     """Drop a node that runs for its effects."""
-    graph.effects = [effect for effect in graph.effects if effect is not node]
+    graph.forget([node])
     node.take([])
 
 
@@ -132,7 +132,7 @@ def _split(graph: Graph, node: Node) -> Node:
     start = graph.add(f"{node.opcode}-start", shape, node.operands, node.attributes)
     done = graph.add(f"{node.opcode}-done", node.shape, [start], like=node)
     graph.replace(node, done)
-    graph.effects = [effect for effect in graph.effects if effect not in (start, done)]
+    graph.forget([start, done])
     _forget(graph, node)
     return start
 

@@ -50,7 +50,7 @@ def _inline_calls(draft: Draft) -> None:
         calls = {node: None for node in graph.order() if node.opcode == "call"}
         for node in calls:
             graph.replace(node, graph.copy_in(draft.graphs[node.attributes["to_apply"]], node.operands))
-        graph.callers = [node for node in graph.callers if node not in calls]
+        graph.forget(calls)
 
 
 def _separate(draft: Draft) -> None:

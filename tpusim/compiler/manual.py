@@ -74,6 +74,7 @@ def _cross(draft: Draft, target: Target, entry: Graph, crossings: list[Node]) ->
             else:
                 _enter(operand, result, sharding, held)
             entry.replace(result, operand)
+    entry.forget(crossings)
     if entry.root.opcode == "tuple":
         entry.root.shape = TupleShape(elements=tuple(operand.shape for operand in entry.root.operands))
     layout = ComputationLayout(tuple(parameter.shape for parameter in entry.parameters), entry.root.shape)

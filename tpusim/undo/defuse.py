@@ -94,7 +94,7 @@ def _done(graph: Graph, node: Node) -> Node:
     opcode = start.opcode.removesuffix("-start")
     named = {key: value for key, value in start.attributes.items() if key not in _OF_PLACEMENT}
     # Neither half stays for its effect, or it would be done twice.
-    graph.effects = [effect for effect in graph.effects if effect not in (start, node)]
+    graph.forget([start, node])
     return graph.add(opcode, node.shape, start.operands, named)
 
 
