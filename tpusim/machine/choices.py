@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from itertools import islice
 
-from tpusim.program.module import Program
+from tpusim.program.module import steps_within
 from tpusim.program.steps import Branch, Loop
 
 Choices = Sequence[tuple[Loop | Branch, int]]
@@ -23,9 +22,10 @@ class Chooser:
     ``values`` returns what a step chooses at its visits in turn, nothing where that is the usual.
     """
 
-    def __init__(self, program: Program, values: Callable[[Loop | Branch], tuple[int, ...]]) -> None:
-        self._program = program
+    def __init__(self, values: Callable[[Loop | Branch], tuple[int, ...]]) -> None:
         self._values = values
+        # By the identity of a loop, which its program keeps.
+        self._turns_in: dict[int, list[tuple[int, int]]] = {}
         self._visits: Counter[object] = Counter()
         # Where visits differ, the last that were made, in their order; and how many were made.
         self._choices: deque[tuple[Loop | Branch, int]] = deque(maxlen=_MOST_CHOICES)
@@ -64,16 +64,18 @@ class Chooser:
         values = self._values(step)
         return values[(self._visits[id(step)] + visits) % len(values)]
 
-    def state(self) -> tuple[int, ...]:
-        """Return where all that choose anew at each visit stand in what they choose in turn."""
+    def state(self, loop: Loop) -> tuple[int, ...]:
+        """Return where all in a loop that choose anew at each visit stand in what they choose in turn."""
         visits = self._visits
-        return tuple([visits[key] % count for key, count in self._turns])
+        return tuple([visits[key] % count for key, count in self._turns(loop)])
 
-    @cached_property
-    def _turns(self) -> list[tuple[int, int]]:
-        """All that choose anew at each visit, by identity, each with how many choices it makes in turn."""
-        counts = ((id(step), len(self._values(step))) for step in self._program.choosers)
-        return [(key, count) for key, count in counts if count > 1]
+    def _turns(self, loop: Loop) -> list[tuple[int, int]]:
+        """All in a loop that choose anew at each visit, by identity, each with how many choices it makes in turn."""
+        if id(loop) not in self._turns_in:
+            choosers = (step for step in steps_within(loop) if isinstance(step, Loop | Branch) and step.choices)
+            counts = ((id(step), len(self._values(step))) for step in choosers)
+            self._turns_in[id(loop)] = [(key, count) for key, count in counts if count > 1]
+        return self._turns_in[id(loop)]
 
     def choose(self, choices: Choices) -> None:
         """Take choices as made, of what is not played because it was before."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -15,7 +15,7 @@ from tpusim.hardware.chip import Chip, device_chip
 from tpusim.hardware.pod import Pod
 from tpusim.machine.placement import DeviceSet, Groups
 from tpusim.nesting import walk_nested
-from tpusim.program.module import inner_lists
+from tpusim.program.module import inner_lists, steps_within
 from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, Kernel, Loop, meets_host
 from tpusim.units import seconds_to_ps
 
@@ -121,18 +121,6 @@ def _choices_of(step: Loop | Branch) -> tuple[dict[int, tuple[int, ...]], tuple[
     return stated, ()
 
 
-def _within(loop: Loop) -> Iterator[AnyStep]:
-    """Yield the steps that a loop holds, those of shared lists once."""
-    lists = {id(listed): listed for listed in inner_lists(loop)}
-    todo = list(lists.values())
-    while todo:
-        for step in todo.pop():
-            yield step
-            new = {id(listed): listed for listed in inner_lists(step) if id(listed) not in lists}
-            lists |= new
-            todo += new.values()
-
-
 def _first_of(first: dict[int, int], number: int) -> int:
     """Return which device stands for all that one is joined to."""
     while first.setdefault(number, number) != number:
@@ -225,7 +213,7 @@ class Costs:
 
     def _are_apart(self, loop: Loop, devices: DeviceSet) -> bool:
         """Return whether devices that do not wait for each other in a loop share no link: each has its own pace."""
-        steps = list(_within(loop))
+        steps = list(steps_within(loop))
         if any(isinstance(step, ChannelTransfer) for step in steps):
             return False
         first: dict[int, int] = {}

@@ -185,7 +185,7 @@ class Device:
         # Loops of which rounds were counted.
         self.counted: set[tuple[int, str]] = set()
         costs, devices = world.costs, cohort.devices
-        self.chooser = Chooser(cohort.program, lambda step: costs.chosen_values(step, devices, cohort.number))
+        self.chooser = Chooser(lambda step: costs.chosen_values(step, devices, cohort.number))
         self.copies: dict[tuple[object, ...], CopyCost] = {}
         self.host = HostQueues(self.env, self.number, seconds_to_ps(chip.host.latency_seconds))
         if cohort.program.uses_host or options.infeed is not None or options.outfeed is not None:

@@ -32,6 +32,8 @@ _PLAYED_RECORDS, _PLAYED_TIMES = 2**14, 4
 _MOST_RECORDS, _MOST_TIMES = 2**16, 5
 # Calls in calls begin before any of them has an end to record.
 _MOST_CALLS = 2**13
+# Of trips in which something is chosen, each as one that was played before: some ten seconds.
+_MOST_REPLAYED = 2**18
 
 
 class Played:
@@ -43,7 +45,7 @@ class Played:
     """
 
     def __init__(self, steps: int) -> None:
-        self._records = self._calls = 0
+        self._records = self._calls = self._replayed = 0
         self._enough = _PLAYED_RECORDS + _PLAYED_TIMES * steps
         self._most = _MOST_RECORDS + _MOST_TIMES * steps
         self._most_calls = _MOST_CALLS + steps
@@ -61,6 +63,14 @@ class Played:
                 f"expected a run of at most {self._most:,} records, found more: in loops or calls that multiply its "
                 "devices differ and wait for each other, or for a host with a pace, or trips choose while something is "
                 "under way beside them"
+            )
+
+    def replay(self) -> None:
+        """Count a trip that is as one that was played; raise UnsupportedError for far too many."""
+        self._replayed += 1
+        if self._replayed > _MOST_REPLAYED:
+            raise UnsupportedError(
+                f"expected at most {_MOST_REPLAYED:,} trips that choose anew each time, found more: loops multiply them"
             )
 
     def takes_call(self) -> bool:

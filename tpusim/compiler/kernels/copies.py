@@ -49,7 +49,8 @@ def _take_apart(graph: Graph) -> None:
 
 
 def _as_tuple(graph: Graph, whole: Node) -> Node:
-    if not isinstance(whole.shape, TupleShape) or whole.opcode == "tuple":
+    # What returns nothing would be lost.
+    if not isinstance(whole.shape, TupleShape) or whole.opcode == "tuple" or not whole.shape.elements:
         return whole
     shapes = enumerate(whole.shape.elements)
     elements = [graph.add("get-tuple-element", shape, [whole], {"index": at}, like=whole) for at, shape in shapes]

@@ -151,7 +151,7 @@ class _Rounds:
         if not core.device.is_alone:
             self._begun.clear()
             return 0
-        state = core.device.chooser.state()
+        state = core.device.chooser.state(self._loop)
         if state not in self._begun:
             self._begun[state] = done, core.now_ps, core.recorded.mark()
             return 0
@@ -258,6 +258,7 @@ def _played_before(core: Core, trips: Trips) -> Generator[Event, Any, bool]:
     if trips.visit is None:
         return False
     core.device.chooser.choose(choices)
+    core.device.world.played.replay()
     yield from _again(core, trips.visit)
     return True
 
