@@ -113,8 +113,10 @@ class _Kept:
         """Return whether the memory of an array has to stay as it is, whatever the graph still reads."""
         home = home_of(self._order.draft, array)
         # Of a tuple in a tuple nobody knows who else has its elements.
+        if home.node.opcode == "get-tuple-element":
+            return True
         if home.node.opcode != "parameter":
-            return home.node.opcode in ("constant", "get-tuple-element")
+            return home.node.opcode == "constant"
         if graph is self._order.draft.entry:
             return self._given_away.isdisjoint((home, Home(home.node)))
         # What one branch writes over another one may read, and so may all that comes after them.
