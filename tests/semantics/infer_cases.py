@@ -327,6 +327,7 @@ _NOT_INFERRED_BY_XLA = (
     "reduce_precision_c2",
     "reduce_precision_c3",
     "reduce_window_c2",
+    "shift_c1",
 )
 for _label in _NOT_INFERRED_BY_XLA:
     del INFERRED_BY_XLA[_label]
