@@ -276,6 +276,13 @@ ENTRY e {
 }
 """By what happens in them."""
 
+TWO_RESULTS = """SCHEDULED
+ENTRY e {
+ x = MATRIX parameter(0)
+ s = MATRIX sine(x)
+ t = MATRIX cosine(x)
+ ROOT out = PAIR tuple(s, HERE) }"""
+
 BY_HAND = {
     "what was updated is read": (
         """SCHEDULED
@@ -363,21 +370,11 @@ ENTRY e {
         *("x", "s", "e/start is written over x before it has read it"),
     ),
     "an array is returned twice": (
-        """SCHEDULED
-ENTRY e {
- x = MATRIX parameter(0)
- s = MATRIX sine(x)
- t = MATRIX cosine(x)
- ROOT out = PAIR tuple(s, HERE) }""",
+        TWO_RESULTS,
         *("s", "t", "two results, s and s, share memory"),
     ),
     "an argument is returned": (
-        """SCHEDULED
-ENTRY e {
- x = MATRIX parameter(0)
- s = MATRIX sine(x)
- t = MATRIX cosine(x)
- ROOT out = PAIR tuple(s, HERE) }""",
+        TWO_RESULTS,
         *("x", "t", "the result x lies in x, which has to stay as it is"),
     ),
     "an argument is turned where it lies": (

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 
-from tpusim.program.module import steps_within
+from tpusim.program.module import every_step
 from tpusim.program.steps import Branch, Loop
 
 Choices = Sequence[tuple[Loop | Branch, int]]
@@ -72,7 +72,11 @@ class Chooser:
     def _turns(self, loop: Loop) -> list[tuple[int, int]]:
         """All in a loop that choose anew at each visit, by identity, each with how many choices it makes in turn."""
         if id(loop) not in self._turns_in:
-            choosers = (step for step in steps_within(loop) if isinstance(step, Loop | Branch) and step.choices)
+            choosers = (
+                step
+                for step in every_step((*loop.condition, *loop.body))
+                if isinstance(step, Loop | Branch) and step.choices
+            )
             counts = ((id(step), len(self._values(step))) for step in choosers)
             self._turns_in[id(loop)] = [(key, count) for key, count in counts if count > 1]
         return self._turns_in[id(loop)]

@@ -15,7 +15,7 @@ from tpusim.hardware.chip import Chip, device_chip
 from tpusim.hardware.pod import Pod
 from tpusim.machine.placement import DeviceSet, Groups
 from tpusim.nesting import walk_nested
-from tpusim.program.module import inner_lists, steps_within
+from tpusim.program.module import every_step, inner_lists
 from tpusim.program.steps import AnyStep, Branch, ChannelTransfer, Collective, Kernel, Loop, meets_host
 from tpusim.units import seconds_to_ps
 
@@ -213,7 +213,7 @@ class Costs:
 
     def _are_apart(self, loop: Loop, devices: DeviceSet) -> bool:
         """Return whether devices that do not wait for each other in a loop share no link: each has its own pace."""
-        steps = list(steps_within(loop))
+        steps = list(every_step((*loop.condition, *loop.body)))
         if any(isinstance(step, ChannelTransfer) for step in steps):
             return False
         first: dict[int, int] = {}

@@ -219,15 +219,3 @@ def inner_lists(step: AnyStep) -> tuple[tuple[AnyStep, ...], ...]:
     if isinstance(step, Branch):
         return step.branches
     return (step.body,) if isinstance(step, Call) else ()
-
-
-def steps_within(loop: Loop) -> Iterator[AnyStep]:
-    """Yield the steps that a loop holds however deep, those of shared lists once."""
-    lists = {id(listed): listed for listed in inner_lists(loop)}
-    todo = list(lists.values())
-    while todo:
-        for step in todo.pop():
-            yield step
-            new = {id(listed): listed for listed in inner_lists(step) if id(listed) not in lists}
-            lists |= new
-            todo += new.values()

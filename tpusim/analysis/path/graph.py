@@ -13,8 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tpusim.nesting import depth_first
 from tpusim.program.module import Program, inner_lists
-from tpusim.program.steps import AnyStep, Call, ChannelTransfer, Wait
+from tpusim.program.steps import AnyStep, Call, ChannelTransfer, Steps, Wait
 from tpusim.timeline.records import CORE, SPARSECORE, PodRun, Record, Repeat, Timeline
 
 
@@ -276,16 +277,17 @@ def _callers(program: Program) -> dict[str, set[str]]:
     for call in program.every_step:
         if not isinstance(call, Call) or not call.is_async:
             continue
-        seen, todo = {id(call.body)}, [call.body]
-        while todo:
-            for step in todo.pop():
-                if isinstance(step, Call) and step.is_async:
-                    found[step.name].add(call.name)
-                    continue
-                new = [listed for listed in inner_lists(step) if id(listed) not in seen]
-                seen.update(map(id, new))
-                todo += new
+        for step in depth_first(call.body, _own_lists):
+            if isinstance(step, Call) and step.is_async:
+                found[step.name].add(call.name)
     return found
+
+
+def _own_lists(step: AnyStep) -> dict[int, Steps]:
+    """Return the lists of steps that a step holds, but for those that it starts beside itself, by identity."""
+    if isinstance(step, Call) and step.is_async:
+        return {}
+    return {id(listed): listed for listed in inner_lists(step)}
 
 
 def _in_order(records: Sequence[Record], places: list[int]) -> Issued:

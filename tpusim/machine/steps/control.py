@@ -92,7 +92,7 @@ class _Played:
         ends = [(self._core.recorded.mark(), self._core.now_ps), *reversed(self._begins)]
         lengths_ps = [end[1] - begin[1] for end, begin in pairwise(ends)]
         at = lengths_ps.index(steady_ps) if steady_ps in lengths_ps else 0
-        yield from self._count((ends[at + 1][0], ends[at][0]), left, left * steady_ps)
+        yield from _count(self._core, self._loop, (ends[at + 1][0], ends[at][0]), left, left * steady_ps)
         return left
 
     def jump_in_rounds(self, left: int) -> Generator[Event, Any, int]:
@@ -113,13 +113,8 @@ class _Played:
         if len(self._begins) > 1:
             device = self._core.device
             device.world.steady_ps[id(self._loop), device.number] = round_ps // self._round
-        yield from self._count((begin, self._core.recorded.mark()), times, times * round_ps)
+        yield from _count(self._core, self._loop, (begin, self._core.recorded.mark()), times, times * round_ps)
         return left
-
-    def _count(self, span: tuple[int, int], times: int, rest_ps: int) -> Activity:
-        core = self._core
-        core.recorded.repeat(self._loop.name, span, (core.now_ps, core.now_ps + rest_ps), times)
-        yield core.env.timeout(rest_ps)
 
 
 _SHOWN_TRIPS = 2**10
@@ -160,13 +155,16 @@ class _Rounds:
         self._begun.clear()
         if not rounds:
             return 0
-        rest_ps = rounds * (core.now_ps - begin_ps)
-        span = mark, core.recorded.mark()
-        core.recorded.repeat(self._loop.name, span, (core.now_ps, core.now_ps + rest_ps), rounds)
         core.device.chooser.jumps += 1
         core.device.counted.add(visited)
-        yield core.env.timeout(rest_ps)
+        yield from _count(core, self._loop, (mark, core.recorded.mark()), rounds, rounds * (core.now_ps - begin_ps))
         return rounds * (done - first)
+
+
+def _count(core: Core, loop: Loop, span: tuple[int, int], times: int, rest_ps: int) -> Activity:
+    """Count what was recorded between two marks so many times more, and let the clock jump over that."""
+    core.recorded.repeat(loop.name, span, (core.now_ps, core.now_ps + rest_ps), times)
+    yield core.env.timeout(rest_ps)
 
 
 def _jump(core: Core, step: AnyStep) -> Activity:
