@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from math import inf
 from pathlib import Path
 
@@ -196,6 +197,18 @@ def test_trips_with_the_same_choices_are_as_if_played(steps, trips):
     assert [timeline.total_ps for timeline in runs[0].timelines] == [
         timeline.total_ps for timeline in runs[1].timelines
     ]
+
+
+@pytest.mark.parametrize("trips", [30, 60])
+def test_choices_in_trips_that_were_played_before_are_bounded(monkeypatch, trips):
+    """A trip of 64 choices takes a while even if it is like another; what a trip holds multiplies."""
+    monkeypatch.setattr(world, "_MOST_REPLAYED", 200)
+    alternating = Branch(name="b", opcode="conditional", branches=((KERNEL,), (SLOWER,)), choices=(Choice((0, 1)),))
+    inner = Loop(name="i", opcode="while", trips=64, body=(alternating,))
+    loop = Loop(name="l", opcode="while", trips=trips, body=(inner,))
+    refused = pytest.raises(UnsupportedError, match="or 6,400 choices in them, found more")
+    with nullcontext() if trips == 30 else refused:
+        run("v5e:1x1", loop)
 
 
 def test_a_loop_beside_a_long_copy_fills_no_memory():

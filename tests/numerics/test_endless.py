@@ -12,6 +12,7 @@ from tests.numerics.pallas.inputs import read_kernel
 from tests.semantics.hlo import parse
 from tpusim.errors import SimulationError, UnsupportedError
 from tpusim.numerics import execute
+from tpusim.numerics.pallas.blocks import Blocks
 
 
 def counting(trips, make):
@@ -43,11 +44,11 @@ def by_rules(x):
     return x.builder.ceil(x) + x
 
 
-def computed(trips, make, is_mapped=False, **settings):
+def computed(trips, make, is_mapped=False, shape="f32[]", **settings):
     """Return what a loop makes of a number, or of each of four."""
     b = tpusim.Builder("m")
     loop = counting(trips, make)
-    x = b.parameter(0, "f32[4]" if is_mapped else "f32[]")
+    x = b.parameter(0, "f32[4]" if is_mapped else shape)
     b.map([x], loop, [0]) if is_mapped else loop(x)
     return tpusim.execute(b.build(), [np.full(x.shape.dimensions, 3, np.float32)], **settings)
 
@@ -60,7 +61,7 @@ BODIES = [on_scalars, by_rules, counting(2**31 - 1, on_scalars)]
 def test_a_loop_that_does_not_end_is_stopped(monkeypatch, make, is_mapped):
     """Whatever computes it, for one number or for several at once."""
     monkeypatch.setattr(execute, "LOOPED_INSTRUCTIONS", 30_000)
-    with pytest.raises(SimulationError, match=r"'while\S*' has not ended after .* instructions in loops; --max-iter"):
+    with pytest.raises(SimulationError, match=r"'while\S*' takes more than .* instructions in loops; --max-iter"):
         computed(2**31 - 1, make, is_mapped)
 
 
@@ -84,12 +85,31 @@ def test_a_loop_that_does_not_end_is_stopped_in_seconds(make):
     assert process_time() - before < 20
 
 
+def test_a_loop_over_large_arrays_is_refused_before_its_trips_take_minutes():
+    """Its counter says that there will be too many of them."""
+    before = process_time()
+    with pytest.raises(SimulationError, match="1,048,576 instructions"):
+        computed(10**6, by_rules, shape="f32[1024,1024]")
+    assert process_time() - before < 20
+
+
+def test_steps_of_a_grid_that_are_too_many_are_refused_before_the_first(monkeypatch):
+    """Their number is known, and each may take a while."""
+    monkeypatch.setattr(execute, "LOOPED_INSTRUCTIONS", 8)
+    entered = []
+    monkeypatch.setattr(Blocks, "enter", lambda blocks, place: entered.append(place))
+    module, inputs, _ = read_kernel("matmul")
+    with pytest.raises(SimulationError, match="the grid of a Pallas kernel takes more than"):
+        tpusim.execute(module, inputs)
+    assert not entered
+
+
 @pytest.mark.parametrize(("name", "most", "what"), [("for_loop", 20, "a loop"), ("matmul", 8, "the grid")])
 def test_loops_and_the_grid_of_a_kernel_count_as_well(monkeypatch, name, most, what):
     """So many turns or steps are too much, unless the user wants them."""
     monkeypatch.setattr(execute, "LOOPED_INSTRUCTIONS", most)
     module, inputs, _ = read_kernel(name)
-    with pytest.raises(SimulationError, match=f"{what} of a Pallas kernel has not ended after"):
+    with pytest.raises(SimulationError, match=f"{what} of a Pallas kernel takes more than"):
         tpusim.execute(module, inputs)
     tpusim.execute(module, inputs, max_iterations=100)
 
@@ -98,7 +118,7 @@ def test_a_kernel_that_does_not_end_is_stopped(monkeypatch):
     """It doubles zeros until their sum is large."""
     monkeypatch.setattr(execute, "LOOPED_INSTRUCTIONS", 1000)
     module, inputs, _ = read_kernel("while_loop")
-    with pytest.raises(SimulationError, match="a loop of a Pallas kernel has not ended after"):
+    with pytest.raises(SimulationError, match="a loop of a Pallas kernel takes more than"):
         tpusim.execute(module, [np.zeros_like(array) for array in inputs])
 
 

@@ -23,8 +23,9 @@ class Chooser:
     """
 
     def __init__(self, values: Callable[[Loop | Branch], tuple[int, ...]]) -> None:
-        self._values = values
-        # By the identity of a loop, which its program keeps.
+        self._ask = values
+        # By the identity of steps, which their program keeps.
+        self._known: dict[int, tuple[int, ...]] = {}
         self._turns_in: dict[int, list[tuple[int, int]]] = {}
         self._visits: Counter[object] = Counter()
         # Where visits differ, the last that were made, in their order; and how many were made.
@@ -34,6 +35,12 @@ class Chooser:
         self._kept = 0
         # How often trips were jumped over in which something was chosen.
         self.jumps = 0
+
+    def _values(self, step: Loop | Branch) -> tuple[int, ...]:
+        values = self._known.get(id(step))
+        if values is None:
+            values = self._known[id(step)] = self._ask(step)
+        return values
 
     def visit(self, what: object) -> int:
         """Return how often the device has been at something, this time included."""

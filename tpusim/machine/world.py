@@ -32,8 +32,9 @@ _PLAYED_RECORDS, _PLAYED_TIMES = 2**14, 4
 _MOST_RECORDS, _MOST_TIMES = 2**16, 5
 # Calls in calls begin before any of them has an end to record.
 _MOST_CALLS = 2**13
-# Of trips in which something is chosen, each as one that was played before: some ten seconds.
-_MOST_REPLAYED = 2**18
+# Of trips in which something is chosen, each as one that was played before: ten seconds at most. So many choices take
+# as long as such a trip takes without them.
+_MOST_REPLAYED, _CHOICES_A_TRIP = 2**18, 2**5
 
 
 class Played:
@@ -65,12 +66,13 @@ class Played:
                 "under way beside them"
             )
 
-    def replay(self) -> None:
-        """Count a trip that is as one that was played; raise UnsupportedError for far too many."""
-        self._replayed += 1
+    def replay(self, choices: int) -> None:
+        """Count a trip that is as one that was played, of so many choices; raise UnsupportedError for far too many."""
+        self._replayed += 1 + choices // _CHOICES_A_TRIP
         if self._replayed > _MOST_REPLAYED:
             raise UnsupportedError(
-                f"expected at most {_MOST_REPLAYED:,} trips that choose anew each time, found more: loops multiply them"
+                f"expected at most {_MOST_REPLAYED:,} trips that choose anew each time, or "
+                f"{_MOST_REPLAYED * _CHOICES_A_TRIP:,} choices in them, found more: loops multiply them"
             )
 
     def takes_call(self) -> bool:

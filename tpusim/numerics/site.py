@@ -46,11 +46,15 @@ class Work:
         return sum(self.counts.get(name, 1) for name in computations)
 
     def spend(self, amount: float, loop: str) -> None:
-        """Count what a trip computes; raise SimulationError if it is too much."""
+        """Count what a trip computes, or all trips if it is known how many; raise SimulationError if it is too much."""
+        self.expect(amount, loop)
         self.left -= amount
-        if self.left < 0:
+
+    def expect(self, amount: float, loop: str) -> None:
+        """Raise SimulationError if what trips are about to compute is too much."""
+        if amount > self.left:
             most = f"{LOOPED_INSTRUCTIONS:,} instructions in loops"
-            raise SimulationError(f"{loop} has not ended after {most}; --max-iterations N gives each N trips instead")
+            raise SimulationError(f"{loop} takes more than {most}; --max-iterations N gives each N trips instead")
 
 
 @dataclass

@@ -256,7 +256,7 @@ def _played_before(core: Core, trips: Trips) -> Generator[Event, Any, bool]:
     if trips.visit is None:
         return False
     core.device.chooser.choose(choices)
-    core.device.world.played.replay()
+    core.device.world.played.replay(len(choices))
     yield from _again(core, trips.visit)
     return True
 

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from tpusim.allocation.forwarding import branch_names
 from tpusim.errors import SimulationError
@@ -15,6 +16,8 @@ from tpusim.numerics.elided import guess_left_out
 from tpusim.numerics.registry import RULES, TOKEN, computes
 from tpusim.numerics.scalar_loops import NoRowError, ScalarLoop
 from tpusim.numerics.site import Run, Site
+from tpusim.semantics.scalars import State
+from tpusim.semantics.trip_counts import trips_from
 from tpusim.shapes.shape import TupleShape
 
 Calls = Generator[Run, Any, Any]
@@ -67,6 +70,8 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
             # Without any it is the rules that say that there is no work left.
             if more:
                 continue
+        elif trips == _PATIENCE:
+            work.expect(each * _trips_ahead(site, instruction, state), repr(instruction.name))
         work.spend(each, repr(instruction.name))
         state = yield Run(body, [state])
         trips += 1
@@ -86,6 +91,16 @@ def _compiled(site: Site, loop: Instruction) -> ScalarLoop | None:
         return ScalarLoop(site, loop)
     except NoRowError:
         return None
+
+
+def _trips_ahead(site: Site, loop: Instruction, state: Any) -> int:
+    """Return how many trips more its counters say that a loop makes, 0 if they do not.
+
+    One that would be given up in the end is not worth the minutes that trips over large arrays take until then.
+    """
+    elements = enumerate(state if isinstance(state, tuple) else ())
+    numbers: State = {at: int(one) for at, one in elements if np.ndim(one) == 0 and np.asarray(one).dtype.kind in "iub"}
+    return trips_from(site.module, loop, numbers) or 0
 
 
 @computes("conditional")

@@ -37,8 +37,9 @@ def _for(where: BoundWhere) -> Function:
 
     def loop(frame: Frame, first: Any, last: Any, step: Any, *carried: Any) -> Activity:
         values: Any = carried
-        for counter in range(int(first), int(last), int(step)):
-            frame.run.work.spend(len(body.steps), _LOOP)
+        counters = range(int(first), int(last), int(step))
+        frame.run.work.spend(len(counters) * len(body.steps), _LOOP)
+        for counter in counters:
             values = yield from body.run(frame, (np.int32(counter), *values))
         return values
 

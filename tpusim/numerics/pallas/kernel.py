@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,8 +122,8 @@ class KernelRun:
         """Run all steps of the grid, the last dimension fastest; yields what the device has to wait for."""
         code, scalars = self._kernel.code, self._arguments[: self._kernel.body.prefetched]
         frame = Frame(code.size, self)
+        self.work.spend(prod(self.grid) * len(code.steps), "the grid of a Pallas kernel")
         for step in np.ndindex(self.grid):
-            self.work.spend(len(code.steps), "the grid of a Pallas kernel")
             indices = [np.int32(index) for index in step]
             places = []
             for blocks, transform in self._moved:
