@@ -130,7 +130,8 @@ def test_users_go_before_padding():
 @pytest.mark.parametrize("word", USES)
 def test_every_use_runs_with_every_layout(word):
     """On any chip, of several dimensions."""
-    found = layouts("bf16[16,24,136]", "v6e", used_by=[f"{word}:{'2,0,1' if word == 'transpose' else 1}"])
+    use = {"elementwise": word, "transpose": f"{word}:2,0,1"}.get(word, f"{word}:1")
+    found = layouts("bf16[16,24,136]", "v6e", used_by=[use])
     assert len(found) == 6
     assert [one.users_ps for one in found] == sorted(one.users_ps for one in found)
 
@@ -180,10 +181,10 @@ def test_the_layout_that_an_array_has_is_marked(capsys):
     assert not any(one.is_present for one in layouts_in(table(), "parameter.1").choices)
 
 
-@pytest.mark.parametrize("use", ["dott:0", "dot", "dot:2", "dot:x", "reduce:0,0", "gather:0:0"])
+@pytest.mark.parametrize("use", ["dott:0", "dot", "dot:2", "reduce:0,0", "gather:0:0", "elementwise:0"])
 def test_a_use_that_is_none_is_refused(use):
     """With what is known, and what a dimension looks like."""
-    with pytest.raises(ConfigError, match="used-by: expected"):
+    with pytest.raises(ConfigError, match="used-by: (expected|elementwise)"):
         layouts("f32[8,128]", used_by=[use])
 
 

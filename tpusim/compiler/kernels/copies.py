@@ -72,7 +72,7 @@ def _copy_what_is_updated(order: Order, graph: Graph, node: Node, kept: _Kept) -
     copied: list[int] = []
     for at in places.values():
         taken = user.operands[at]
-        if times[homes[at]] > 1 or not kept.can_take(graph, taken, node) or kept.holds(graph, taken):
+        if times[homes[at]] > 1 or kept.holds(graph, taken) or not kept.take_last(graph, taken, node):
             copied.append(at)
             times[homes[at]] -= 1
     if copied:
@@ -97,8 +97,8 @@ class _Kept:
         aliases, donors = _given_away(order.draft)
         self._given_away = donors | set(aliases.values())
 
-    def can_take(self, graph: Graph, array: Node, node: Node) -> bool:
-        """Return whether nothing reads an array behind a node, which then waits for all that reads it."""
+    def take_last(self, graph: Graph, array: Node, node: Node) -> bool:
+        """Let a node wait for all that reads an array, and return True; False if something reads it behind the node."""
         number, draft = self._order.of(graph), self._order.draft
         home = home_of(draft, array)
         if home == home_of(draft, graph.root):

@@ -137,6 +137,8 @@ def _parsed(text: str, array: ArrayShape) -> tuple[_Rule, Use]:
     is_plain = all(map(_NUMBER.fullmatch, numbers)) and len(set(dimensions)) == len(dimensions)
     if not is_plain or any(d >= array.rank for d in dimensions) or amount == "0":
         raise ConfigError(f"used-by: expected dimensions of {array}, as in {word}:0, found {text!r}")
+    if rest and word == "elementwise":
+        raise ConfigError(f"used-by: elementwise takes all dimensions, and names none, found {text!r}")
     if not dimensions and word != "elementwise":
         raise ConfigError(f"used-by: expected a dimension of {array}, as in {word}:0, found {text!r}")
     return USES[word], Use(dimensions, int(amount or 0))
