@@ -184,7 +184,7 @@ def test_the_layout_that_an_array_has_is_marked(capsys):
 @pytest.mark.parametrize("use", ["dott:0", "dot", "dot:2", "reduce:0,0", "gather:0:0", "elementwise:0"])
 def test_a_use_that_is_none_is_refused(use):
     """With what is known, and what a dimension looks like."""
-    with pytest.raises(ConfigError, match="used-by: (expected|elementwise)"):
+    with pytest.raises(ConfigError, match=r"used-by: (expected|elementwise)"):
         layouts("f32[8,128]", used_by=[use])
 
 
