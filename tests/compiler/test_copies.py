@@ -329,37 +329,6 @@ def test_two_loops_that_begin_with_one_array_begin_with_one_each():
     assert first != second
 
 
-BRANCHES = """
-same {
-  p = (f32[64,128], f32[8,128]) parameter(0)
-  ROOT a = f32[64,128] get-tuple-element(p), index=0
-}
-changed {
-  p = (f32[64,128], f32[8,128]) parameter(0)
-  a = f32[64,128] get-tuple-element(p), index=0
-  u = f32[8,128] get-tuple-element(p), index=1
-  zero = s32[] constant(0)
-  ROOT d = f32[64,128] dynamic-update-slice(a, u, zero, zero)
-}
-"""
-
-
-@pytest.mark.parametrize("given", ["x", "b"])
-def test_a_branch_writes_over_nothing_that_it_is_given(given):
-    """Another branch may read it, and what comes after them all; and what it returns as it was given is copied."""
-    entry = f"""
-  q = pred[] parameter(0)
-  x = f32[64,128] parameter(1)
-  u = f32[8,128] parameter(2)
-  b = f32[64,128] tanh(x)
-  t = (f32[64,128], f32[8,128]) tuple({given}, u)
-  ROOT c = f32[64,128] conditional(q, t, t), true_computation=same, false_computation=changed
-"""
-    module = compiled(entry, regions=BRANCHES)
-    for name in module.entry.root.called_computations:
-        assert [i.opcode for i in module[name]].count("copy") == 1
-
-
 INNER = """
 inner {
   p = (s32[], f32[128,128], f32[128,128]) parameter(0)

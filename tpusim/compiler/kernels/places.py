@@ -47,6 +47,9 @@ class Order:
         self.out_of_order: dict[Node, dict[Home, list[int]]] = {}
         self._elements: dict[Node, dict[int | None, list[Node]]] = {}
         self._updates: dict[Node, dict[int, int]] = {}
+        # What conditionals write over, and by branch what it is given to write over, with the result that lies there.
+        self.taken_over: dict[Node, dict[int, int]] = {}
+        self.given_to: dict[Graph, dict[Home, int]] = {}
 
     def of(self, graph: Graph) -> dict[Node, float]:
         """Return the numbers of a graph's nodes, to which those of new ones are added."""
@@ -56,6 +59,8 @@ class Order:
 
     def updates(self, node: Node) -> dict[int, int]:
         """Return by the results of a node the numbers of what it is handed that they are written over."""
+        if node.opcode == "conditional":
+            return self.taken_over.get(node, {})
         # Asked for each of its results, of which there may be thousands.
         if node not in self._updates:
             self._updates[node] = _updates(self.draft, node)
@@ -139,12 +144,34 @@ def writers_of(order: Order, made: Node, given: Home | None = None) -> tuple[lis
         at = order.updates(home.node).get(home.at or 0)
         if at is None:
             return found, None
-        made = handed_over(home.node).operands[at]
+        made = handed(home.node)[at]
+
+
+def handed(node: Node) -> list[Node]:
+    """Return what a node gets: its operands, of loops and branches the elements of those that are tuples."""
+    if node.opcode == "conditional":
+        return [element for operand in node.operands[1:] for element in elements_of(operand)]
+    return handed_over(node).operands
+
+
+def elements_of(operand: Node) -> list[Node]:
+    """Return the arrays of what a loop or a branch is given, where that is a tuple."""
+    return operand.operands if operand.opcode == "tuple" else [operand]
 
 
 def handed_over(node: Node) -> Node:
     """Return the node whose operands are what another one gets: the tuple that is a loop's state, or itself."""
     return node.operands[0] if node.opcode == "while" and node.operands[0].opcode == "tuple" else node
+
+
+def results_of(graph: Graph) -> list[Node]:
+    """Return what a graph returns: the elements of its root, if that is a tuple."""
+    return list(elements_of(graph.root))
+
+
+def has_place(node: Node) -> bool:
+    """Return whether an array is large enough to be asked where it lies."""
+    return isinstance(node.shape, ArrayShape) and not node.is_small
 
 
 def _updates(draft: Draft, node: Node) -> dict[int, int]:

@@ -1,0 +1,56 @@
+"""Which memory must stay as it is: the caller's, that of constants, and what is read afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tpusim.compiler.kernels.places import Home, Order, home_of
+from tpusim.draft import Draft, Graph, Node
+
+
+class Kept:
+    """Answers which memory must stay as it is; ``bodies`` are those of loops, whose state is theirs."""
+
+    def __init__(self, order: Order, bodies: Collection[Graph]) -> None:
+        self._order = order
+        self._bodies = bodies
+        aliases, donors = given_away(order.draft)
+        self._given_away = donors | set(aliases.values())
+
+    def readers_before(self, graph: Graph, array: Node, node: Node) -> list[Node] | None:
+        """Return what reads an array beside a node that is to write over it, None if something does so behind it."""
+        number, draft = self._order.of(graph), self._order.draft
+        home = home_of(draft, array)
+        if home == home_of(draft, graph.root):
+            return None
+        readers = [reader for reader in self._order.readers(graph, home) if reader is not node]
+        return None if any(number[reader] > number[node] for reader in readers) else readers
+
+    def holds(self, graph: Graph, array: Node) -> bool:
+        """Return whether the memory of an array has to stay as it is, whatever the graph still reads."""
+        home = home_of(self._order.draft, array)
+        # Of a tuple in a tuple nobody knows who else has its elements.
+        if home.node.opcode == "get-tuple-element":
+            return True
+        if home.node.opcode != "parameter":
+            return home.node.opcode == "constant"
+        if graph is self._order.draft.entry:
+            return self._given_away.isdisjoint((home, Home(home.node)))
+        # What a branch is not given to write over all that comes after it may read.
+        return graph not in self._bodies and home not in self._order.given_to.get(graph, {})
+
+
+def given_away(draft: Draft) -> tuple[dict[int, Home], set[Home]]:
+    """Return by result where the caller wants it, and beside that which arguments it gives away for whatever use.
+
+    Results and arguments in tuples in tuples are left where they are.
+    """
+    arguments = {node.immediate: node for node in draft.entry.parameters}
+    aliases: dict[int, Home] = {}
+    for alias in draft.attributes.get("input_output_alias", ()):
+        if alias.parameter in arguments and max(len(alias.output_index), len(alias.parameter_index)) < 2:
+            at = alias.output_index[0] if alias.output_index else 0
+            aliases[at] = Home(arguments[alias.parameter], *alias.parameter_index)
+    donors = [donor for donor in draft.attributes.get("buffer_donor", ()) if donor.parameter in arguments]
+    given = {Home(arguments[one.parameter], *one.parameter_index) for one in donors if len(one.parameter_index) < 2}
+    return aliases, given - set(aliases.values())
