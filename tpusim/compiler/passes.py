@@ -16,6 +16,7 @@ from tpusim.compiler.kernels.widen import widen
 from tpusim.compiler.layouts.assign import assign_layouts
 from tpusim.compiler.manual import localise
 from tpusim.compiler.place.run import place
+from tpusim.compiler.reshapes import move_reshapes
 from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import schedule
 from tpusim.compiler.simplify.rules import simplify
@@ -30,6 +31,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("manual", localise),
     ("inline", inline),
     ("simplify", simplify),
+    ("reshapes", move_reshapes),
     ("decompose", decompose),
     ("clean-up", simplify),
     ("row-window", make_row_windows),

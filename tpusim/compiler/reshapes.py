@@ -1,0 +1,196 @@
+"""Pass: work on the elements of a reshaped array moves to the shape in which the array lies.
+
+Where rows are split into groups, and what is made of them element by element is summed up or put together again,
+nothing has to be split but the sums: a group norm takes its sums over the pixels first, and then over the few channels
+of each group. Only where every reshape goes are arrays treated, and only reshapes that would move elements.
+
+Source: XLA, ReshapeMover, by idea; a group norm compiled ahead of time for v5e (libtpu 0.0.52).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import prod
+
+from tpusim.compiler.decompose.build import Build, only_opcode
+from tpusim.compiler.simplify.rules import splat_text
+from tpusim.compiler.target import Target
+from tpusim.draft import Draft, Graph, Node
+from tpusim.ir.ops import ELEMENTWISE, SEES_BITS
+from tpusim.shapes.shape import ArrayShape
+
+_MOVED = ELEMENTWISE - SEES_BITS - {"map"}
+"""Opcodes that do the same in any shape."""
+
+_NEUTRAL = {"add": ("0", "-0"), "maximum": ("-inf",), "minimum": ("inf",)}
+"""By opcode of a reduction the starts that two reductions may have, one after the other."""
+
+_MOST_OF_WHOLE = 8
+"""What is broadcast may be spread at most to one in so many of the elements."""
+
+
+def move_reshapes(draft: Draft, target: Target) -> None:
+    """Take arrays to the shape that they are split from, where nothing else is asked of what they are split into."""
+    for graph in draft.reachable():
+        seen: set[Node] = set()
+        for node in graph.order():
+            # What has been moved is used no more.
+            if node not in seen and node.users and _moves_elements(node):
+                seen.update(_Move(graph, node, target).make())
+
+
+def _moves_elements(node: Node) -> bool:
+    """Return whether a node splits or joins the dimension that lies in the lanes."""
+    if node.opcode != "reshape" or not node.array.rank or any(node.array.dynamic):
+        return False
+    before = node.operands[0].array
+    is_plain = before.rank and before.element_count and not any(before.dynamic)
+    return bool(is_plain) and before.dimensions[-1] != node.array.dimensions[-1]
+
+
+class _Group:
+    """Neighbouring dimensions before a reshape, and those after it that have the same elements."""
+
+    def __init__(self, before: Iterable[int], after: Iterable[int]) -> None:
+        self.before = tuple(before)
+        self.after = tuple(after)
+
+
+def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[_Group]:
+    """Return the smallest groups of dimensions that a reshape takes to each other."""
+    found: list[_Group] = []
+    at = to = 0
+    while at < len(before) or to < len(after):
+        ends = [at, to]
+        sizes = [1, 1]
+        while ends == [at, to] or sizes[0] != sizes[1]:
+            side = 0 if ends[1] == len(after) or (ends[0] < len(before) and sizes[0] <= sizes[1]) else 1
+            sizes[side] *= (before, after)[side][ends[side]]
+            ends[side] += 1
+        found.append(_Group(range(at, ends[0]), range(to, ends[1])))
+        at, to = ends
+    return found
+
+
+def _in_order(members: Mapping[Node, None]) -> Iterator[Node]:
+    """Yield nodes, each behind those of its operands that are among them."""
+    missing = {node: len(members.keys() & set(node.operands)) for node in members}
+    todo = [node for node, count in missing.items() if not count]
+    while todo:
+        node = todo.pop()
+        yield node
+        for user in node.users:
+            if user in missing:
+                missing[user] -= 1
+                if not missing[user]:
+                    todo.append(user)
+
+
+class _Move:
+    """All that is done element by element between reshapes from one shape to another one."""
+
+    def __init__(self, graph: Graph, reshape: Node, target: Target) -> None:
+        self._graph = graph
+        self._target = target
+        self._before = reshape.operands[0].array.dimensions
+        self._after = reshape.array.dimensions
+        self._groups = _groups(self._before, self._after)
+        self._start = reshape
+
+    def make(self) -> dict[Node, None]:
+        """Move the work, if all of it can be; return what need not be looked at again."""
+        members, moves = self._members()
+        moved: dict[Node, Node] = {}
+        for node in _in_order(members) if moves else ():
+            moved[node] = self._moved(node, moved)
+        ends = [(user, node) for node in moved for user in node.users if user not in members]
+        for user, node in ends:
+            there = moved[node]
+            self._graph.replace(user, there if user.opcode == "reshape" else self._reduced(user, there))
+        for node in (*moved, *(user for user, _ in ends)):
+            node.take(())
+        return members
+
+    def _members(self) -> tuple[dict[Node, None], bool]:
+        """Return the reshapes and the work between them, and whether none of it has to be as it is."""
+        members = {self._start: None}
+        todo = [self._start]
+        while todo:
+            node = todo.pop()
+            new = [user for user in node.users if not self._ends(user, node)]
+            new += [] if node.opcode == "reshape" else [one for one in node.operands if not self._is_spread(one)]
+            for other in new:
+                if other in members:
+                    continue
+                if not self._is_moved(other):
+                    return members, False
+                members[other] = None
+                todo.append(other)
+        return members, self._graph.root not in members
+
+    def _is_moved(self, node: Node) -> bool:
+        if not isinstance(node.shape, ArrayShape) or node.shape.dimensions != self._after or any(node.shape.dynamic):
+            return False
+        return node.opcode in _MOVED or (node.opcode == "reshape" and node.operands[0].array.dimensions == self._before)
+
+    def _is_spread(self, node: Node) -> bool:
+        """Return whether an operand is a number, or few that are broadcast: spread over groups they are few still."""
+        if not isinstance(node.shape, ArrayShape) or not node.shape.rank:
+            return True
+        if node.opcode != "broadcast" or any(node.operands[0].array.dynamic):
+            return False
+        touched = self._touched(node.attributes["dimensions"])
+        return prod(self._after[d] for group in touched for d in group.after) * _MOST_OF_WHOLE <= prod(self._after)
+
+    def _touched(self, dimensions: Iterable[int]) -> list[_Group]:
+        return [group for group in self._groups if set(group.after).intersection(dimensions)]
+
+    def _ends(self, user: Node, node: Node) -> bool:
+        """Return whether a user takes an array back to the shape before, or sums it up where that is one way."""
+        if user.opcode == "reshape":
+            return user.array.dimensions == self._before
+        if user.opcode != "reduce" or len(user.operands) != 2 or user.operands[0] is not node:
+            return False
+        gone = set(user.attributes["dimensions"])
+        whole = [group for group in self._groups if gone.issuperset(group.after)]
+        parts = [group for group in self._touched(gone) if group not in whole]
+        if not any(group.before and group.after for group in whole):
+            return False
+        starts = _NEUTRAL.get(only_opcode(self._graph.draft, user.attributes["to_apply"]), ())
+        return not parts or splat_text(user.operands[1]) in starts
+
+    def _moved(self, node: Node, moved: dict[Node, Node]) -> Node:
+        """Return a member in the shape before."""
+        if node.opcode == "reshape":
+            return node.operands[0]
+        operands = [moved[operand] if operand in moved else self._spread(operand) for operand in node.operands]
+        made = self._graph.clone(node, operands)
+        made.shape = ArrayShape(node.array.dtype, self._before)
+        return made
+
+    def _spread(self, node: Node) -> Node:
+        """Return what is broadcast in the shape before: first over the rest of its groups, which are then joined."""
+        if not node.array.rank:
+            return node
+        build = Build(self._graph, node, self._target)
+        (few,) = node.operands
+        dimensions = node.attributes["dimensions"]
+        touched = self._touched(dimensions)
+        after = [d for group in touched for d in group.after]
+        before = [d for group in touched for d in group.before]
+        whole = build.broadcast(few, [self._after[d] for d in after], [after.index(d) for d in dimensions])
+        joined = build.reshape(whole, *(self._before[d] for d in before))
+        return build.broadcast(joined, self._before, before)
+
+    def _reduced(self, node: Node, there: Node) -> Node:
+        """Return a reduction of an array in the shape before: of whole groups first, then of parts of them."""
+        build = Build(self._graph, node, self._target)
+        start, gone = node.operands[1], set(node.attributes["dimensions"])
+        region = node.attributes["to_apply"]
+        whole = [group for group in self._groups if gone.issuperset(group.after)]
+        rest = [group for group in self._groups if group not in whole]
+        first = build.combined(there, start, [d for group in whole for d in group.before], region)
+        after = [d for group in rest for d in group.after]
+        parts = [at for at, d in enumerate(after) if d in gone]
+        split = build.reshape(first, *(self._after[d] for d in after))
+        return build.combined(split, start, parts, region) if parts else split
