@@ -234,6 +234,16 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
         return emitter if isinstance(emitter, str) else ""
 
     @property
+    def loops_of_groups(self) -> tuple[int, int] | None:
+        """The trips of the loops over groups and over rows, where those without a row of the group are skipped."""
+        mask, window = self._object("mask_aggregator_config"), self.window_config
+        dims = _integers(mask.get("mask_dim_to_iteration_index"))
+        if mask.get("iteration_skipper_mode") != "ITERATION_SKIPPER_MODE_GROUP_STARTS" or window is None:
+            return None
+        bounds = [max(1, window.iteration_bounds[at]) for at in dims if 0 <= at < len(window.iteration_bounds)]
+        return (bounds[0], bounds[1]) if len(bounds) == 2 else None
+
+    @property
     def megacore_split_dim(self) -> int | None:
         """The dimension of the loop nest that two cores share, or None."""
         return _integer(self._object("megacore_config").get("megacore_split_dim"))

@@ -19,6 +19,7 @@ from tpusim.ir.module import Instruction
 from tpusim.ir.ops import ELEMENTWISE, MOVES_ONLY, PRODUCTS
 from tpusim.lowering.kernels.inner_loop import inner_loop
 from tpusim.lowering.kernels.products import conversion_work, product_work
+from tpusim.lowering.kernels.ragged import without_skipped
 from tpusim.lowering.kernels.stages import stages_of
 from tpusim.lowering.kernels.tiles import (
     LHS,
@@ -95,7 +96,11 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         family=_family(body, [product for _, product in products]),
     )
-    return operations_of(scope.chip).kernel(instruction, made, scope.chip)
+    ran = without_skipped(made, instruction.backend_config)
+    if ran is not made:
+        taken = f"{ran.tiles} of {made.tiles} taken, as if every group ended within one"
+        scope.notes.estimated(instruction, f"which tiles have rows of their group depends on values: {taken}")
+    return operations_of(scope.chip).kernel(instruction, ran, scope.chip)
 
 
 def plan_of(scope: Scope, instruction: Instruction) -> Plan:
