@@ -409,3 +409,54 @@ def test_what_scatters_to_windows_takes_from_fast_memory_and_leaves_there():
     """As the TPU compiler has it in the gradients of pools."""
     found = spaces(compiled(POOLED, 128 << 20))
     assert [found[name] for name in ("x", "y", "s", "z")] == [1, 1, 1, 0]
+
+
+CARRIED = """HloModule m{header}
+
+more {{
+  p = (s32[], f32[512,1024]) parameter(0)
+  n = s32[] get-tuple-element(p), index=0
+  most = s32[] constant(64)
+  ROOT m = pred[] compare(n, most), direction=LT
+}}
+
+body {{
+  p = (s32[], f32[512,1024]) parameter(0)
+  n = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  next = s32[] add(n, one)
+  x = f32[512,1024] get-tuple-element(p), index=1
+  y = f32[512,1024] {made}
+  ROOT r = (s32[], f32[512,1024]) tuple(next, y)
+}}
+
+ENTRY e {{
+  x = f32[512,1024] parameter(0)
+  zero = s32[] constant(0)
+  before = f32[512,1024] add(x, x)
+  s = (s32[], f32[512,1024]) tuple(zero, {first})
+  w = (s32[], f32[512,1024]) while(s), condition=more, body=body
+  y = f32[512,1024] get-tuple-element(w), index=1
+  after = f32[512,1024] add(y, y)
+  ROOT r = f32[512,1024] {result}
+}}
+"""
+DONATED = ", input_output_alias={ {}: (0, {}, may-alias) }"
+
+
+@pytest.mark.parametrize("made", ["negate(x)", "tanh(x)"])
+@pytest.mark.parametrize(
+    ("header", "first", "result", "is_fast"),
+    [
+        ("", "x", "copy(y)", True),
+        (DONATED, "x", "copy(y)", False),
+        (DONATED, "before", "copy(y)", False),
+        (DONATED, "before", "negate(after)", True),
+        (", buffer_donor={ (0, {}) }", "x", "negate(after)", True),
+    ],
+)
+def test_a_loop_that_runs_in_place_of_an_argument_stays_in_hbm(header, first, result, is_fast, made):
+    """As libtpu 0.0.52 has it for v5e: in place of what is given away, or of the result that lies there."""
+    module = compiled(CARRIED.format(header=header, first=first, result=result, made=made), 32 << 20)
+    (loop,) = (instruction for instruction in module.entry if instruction.opcode == "while")
+    assert (loop.shape.elements[1].memory_space in FAST) == is_fast

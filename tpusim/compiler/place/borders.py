@@ -1,15 +1,20 @@
 """Copies where loops meet what has to lie in HBM: arguments that they take, and what they make for the result.
 
 Where there are no loops, copies of what leaves fast memory for others to have its room. They are there to be chosen:
-with one, what the loop carries may lie elsewhere. What stays in HBM needs none.
+with one, what the loop carries may lie elsewhere. What stays in HBM needs none. That is so of what a loop makes in
+place of an argument that is given away, or for a result that lies there.
+
+Source: of 59 loops compiled ahead of time for v5e (libtpu 0.0.52), 64 KiB to 64 MiB, what is donated and changed in the
+loop, or returned in place of that, is in HBM in all 25 of them; elsewhere it is in VMEM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import pairwise
 from operator import itemgetter
 
+from tpusim.compiler.kernels.places import changes
 from tpusim.compiler.place.lives import Home, Lives
 from tpusim.draft import Draft, Graph, Node
 from tpusim.shapes.shape import ArrayShape
@@ -41,31 +46,38 @@ class Border:
 def copies_at_borders(draft: Draft) -> list[Border]:
     """Insert the copies that loops may need."""
     found: list[Border] = []
+    aliases = draft.attributes.get("input_output_alias", ())
+    given_away = {alias.parameter for alias in aliases}
     for graph in draft.running():
         for node in graph.order():
             if node.opcode == "while" and node.operands[0].opcode == "tuple":
-                found += _before(draft, graph, node.operands[0])
-    return [*found, *_after(draft.entry)]
+                found += _before(draft, graph, node, given_away)
+    return [*found, *_after(draft.entry, {alias.output_index[:1] for alias in aliases})]
 
 
-def _before(draft: Draft, graph: Graph, state: Node) -> Iterator[Border]:
+def _before(draft: Draft, graph: Graph, loop: Node, given_away: Container[int]) -> Iterator[Border]:
     """Yield copies, in a loop's first state, of the arguments and constants among it."""
+    (state,) = loop.operands
+    changed = {operand for at, operand in enumerate(state.operands) if changes(draft, loop, at)}
     for operand in dict.fromkeys(state.operands):
         source = operand.source
         is_given = source.opcode == "constant" or (source.opcode == "parameter" and graph is draft.entry)
-        if is_given and _is_large(operand):
+        stays = source.opcode == "parameter" and source.immediate in given_away and operand in changed
+        if is_given and not stays and _is_large(operand):
             border = Border(graph, operand, is_after=False)
             state.replace_operand(operand, border.copy)
             yield border
 
 
-def _after(graph: Graph) -> Iterator[Border]:
-    """Yield copies of what comes from loops to the program's result."""
+def _after(graph: Graph, in_place: Container[tuple[int, ...]]) -> Iterator[Border]:
+    """Yield copies of what comes from loops to the program's result, but for those that lie in place of arguments."""
     root = graph.root
-    for result in dict.fromkeys(root.operands if root.opcode == "tuple" else [root]):
+    results = {(at,): result for at, result in enumerate(root.operands)} if root.opcode == "tuple" else {(): root}
+    stay = {result for at, result in results.items() if at in in_place}
+    for result in dict.fromkeys(results.values()):
         source = result.source
         is_carried = source.opcode == "get-tuple-element" and source.operands[0].opcode == "while"
-        if not is_carried or not _is_large(result):
+        if not is_carried or result in stay or not _is_large(result):
             continue
         border = Border(graph, result, is_after=True)
         if result is root:
