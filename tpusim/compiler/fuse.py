@@ -276,7 +276,11 @@ class _Fusion:
         left = {node for node in first.outputs if any(user not in group.nodes for user in node.users)}
         if not group.targets.isdisjoint(first.targets | left):
             return False
-        others = self._after(first) - {group, first}
+        after = self._after(first)
+        # What needs a sum over an array to go through that goes through it once more.
+        if group in after and first is not self.owner.get(read):
+            return False
+        others = after - {group, first}
         return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
 
     def _merge(self, first: Group, other: Group) -> None:
