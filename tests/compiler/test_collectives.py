@@ -213,12 +213,69 @@ ENTRY main {
 @pytest.mark.parametrize(("carried", "is_before"), [("w", True), ("y", False), ("whole", False)])
 def test_a_loop_sums_what_never_changes_once_and_before(carried, is_before):
     """As the TPU compiler does; what changes is summed in each trip."""
-    text = LOOP.replace("CARRIED", carried)
-    module = compiled(text)
-    assert check(module) == []
+    module = _check_that_values_stay(LOOP.replace("CARRIED", carried))
     assert is_before == any("all-reduce" in i.opcode for i in module.entry)
-    rng = np.random.default_rng(3)
+
+
+BRANCHES = """as_it_is {
+  state = (s32[], f32[512,512], f32[512,512]) parameter(0)
+  ROOT w = f32[512,512] get-tuple-element(state), index=1
+}
+
+negative {
+  state = (s32[], f32[512,512], f32[512,512]) parameter(0)
+  w = f32[512,512] get-tuple-element(state), index=1
+  ROOT less = f32[512,512] negate(w)
+}
+
+body"""
+BODIES = {
+    "behind a barrier": """kept = (s32[], f32[512,512], f32[512,512]) opt-barrier(state)
+  also = f32[512,512] get-tuple-element(kept), index=1
+  y = f32[512,512] subtract(whole, also)""",
+    "by branches": "chosen = f32[512,512] conditional(n, state, state), branch_computations={as_it_is, negative}\n"
+    "  y = f32[512,512] subtract(whole, chosen)",
+}
+
+
+@pytest.mark.parametrize("how", BODIES)
+def test_what_a_loop_has_as_it_was_besides_is_not_summed(how):
+    """Whoever takes the whole tuple of the loop has each of its arrays."""
+    _check_that_values_stay(
+        LOOP.replace("y = f32[512,512] add(x, whole)", BODIES[how]).replace("body", BRANCHES, 1).replace("CARRIED", "w")
+    )
+
+
+def test_what_a_loop_carries_to_two_places_is_not_summed():
+    """One of them is what the loop returns."""
+    _check_that_values_stay(LOOP.replace("CARRIED, y", "w, w"))
+
+
+def test_a_sum_that_is_wanted_behind_others_stays_in_its_loop():
+    """It is not made before them."""
+    text = LOOP.replace("CARRIED", "w").replace("to_apply=add", "to_apply=add, control-predecessors={next}")
+    assert "all-reduce" not in [i.opcode for i in compiled(text).entry]
+
+
+def test_what_another_loop_begins_from_is_not_summed():
+    """One sums in each trip, the other does not; both are given one tuple."""
+    text = LOOP.replace("CARRIED", "w")
+    other = text[text.index("body") : text.index("condition")].replace("body", "other")
+    both = """more = (s32[], f32[512,512], f32[512,512]) while(start), condition=condition, body=other
+  one = f32[512,512] get-tuple-element(end), index=2
+  two = f32[512,512] get-tuple-element(more), index=2
+  ROOT result = f32[512,512] subtract(one, two)"""
+    text = text.replace("ROOT result = f32[512,512] get-tuple-element(end), index=2", both)
+    module = _check_that_values_stay(text.replace("ENTRY", other.replace("add(x, whole)", "subtract(x, w)") + "ENTRY"))
+    assert "all-reduce" in [i.opcode for i in module.entry]
+
+
+def _check_that_values_stay(text):
+    """Check that a module computes what it did when it is compiled, and return it compiled."""
+    module, rng = compiled(text), np.random.default_rng(3)
+    assert check(module) == []
     inputs = [[rng.normal(size=(512, 512)).astype("f4") for _ in range(2)] for _ in range(2)]
     before = execute(parse_module(SourceText("text", text)), inputs)
     for one, two in zip(before, execute(module, inputs), strict=True):
         np.testing.assert_array_equal(one, two)
+    return module

@@ -33,7 +33,10 @@ COMBINED_BYTES = 120 * 2**20
 
 
 def combine(draft: Draft, target: Target) -> None:
-    """Take sums over devices out of loops that need no new ones, and make those together that can be."""
+    """Take sums over devices out of loops that need no new ones, and make those together that can be.
+
+    It changes when an array is summed, and what another is: what is updated in place is asked afterwards.
+    """
     for graph in draft.running():
         for node in graph.order():
             if node.opcode == "while":
@@ -47,18 +50,28 @@ def _sum_before(draft: Draft, graph: Graph, loop: Node) -> None:
     """Let a loop carry the sum of what it passes on as it is and only sums."""
     body, condition = (draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
     (state,) = loop.operands
-    others = [*condition.parameters[0].users, *loop.users]
     if loop is graph.root or "tuple" not in {state.opcode} & {body.root.opcode}:
         return
     for at, element in enumerate(body.root.operands):
-        summed = [user for user in element.users if user is not body.root]
-        is_summed = [user.opcode for user in summed] == ["all-reduce"] and summed[0].operands == [element]
-        is_passed = element.operands == body.parameters and element.attributes.get("index") == at
-        if is_summed and is_passed and not any(other.attributes.get("index", at) == at for other in others):
-            before = graph.clone(summed[0], [state.operands[at]])
-            state.take([*state.operands[:at], before, *state.operands[at + 1 :]])
-            body.replace(summed[0], element)
-            _forget(body, summed[0])
+        summed = next((user for user in element.users if user.opcode == "all-reduce"), None)
+        # Whatever else takes it would get the sum.
+        others = [*condition.parameters[0].takers(at), *loop.takers(at)]
+        if summed is None or others or not _is_only_summed(body, at, summed):
+            continue
+        state = graph.own(state, loop)
+        before = graph.clone(summed, [state.operands[at]])
+        state.take([*state.operands[:at], before, *state.operands[at + 1 :]])
+        body.replace(summed, element)
+        _forget(body, summed)
+
+
+def _is_only_summed(body: Graph, at: int, summed: Node) -> bool:
+    """Return whether a body passes a part of its tuple on as it is, and otherwise has its sum alone."""
+    element = body.root.operands[at]
+    is_given = element.opcode == "get-tuple-element" and body.parameters[0].takers(at) == [element]
+    is_summed = summed.operands == [element] and set(element.users) == {summed, body.root}
+    # What a program wants behind others in the loop stays there.
+    return is_given and is_summed and body.root.operands.count(element) == 1 and BEFORE not in summed.attributes
 
 
 def _bucket(draft: Draft, graph: Graph) -> list[Node]:
