@@ -217,6 +217,20 @@ def test_a_loop_sums_what_never_changes_once_and_before(carried, is_before):
     assert is_before == any("all-reduce" in i.opcode for i in module.entry)
 
 
+def test_a_loop_that_begins_from_a_whole_argument_sums_before_it_too():
+    """Its parts are taken out and put together again."""
+    text = (
+        LOOP.replace("CARRIED", "w").split("ENTRY")[0]
+        + """ENTRY main {
+  start = (s32[], f32[512,512], f32[512,512]) parameter(0)
+  end = (s32[], f32[512,512], f32[512,512]) while(start), condition=condition, body=body
+  ROOT result = f32[512,512] get-tuple-element(end), index=2
+}
+"""
+    )
+    assert "all-reduce" in [i.opcode for i in compiled(text).entry]
+
+
 BRANCHES = """as_it_is {
   state = (s32[], f32[512,512], f32[512,512]) parameter(0)
   ROOT w = f32[512,512] get-tuple-element(state), index=1
