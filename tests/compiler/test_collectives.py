@@ -127,6 +127,18 @@ def test_only_sums_that_are_alike_and_need_no_other_are_one():
     assert counts(compiled(sums(*twice))) == [2]
 
 
+def test_sums_that_weigh_their_values_are_not_one():
+    """One takes twice a value, the other three times: a computation of several operations is no sum for XLA."""
+    lines = [f"p{n} = f32[8,128] parameter({n})" for n in range(2)]
+    lines += [f"sum_{n} = f32[8,128] all-reduce(p{n}), {GROUPS}, to_apply=weigh_{n + 2}" for n in range(2)]
+    weigh = """weigh_{n} {{ x = f32[] parameter(0)  y = f32[] parameter(1)  c = f32[] constant({n})
+  w = f32[] multiply(y, c)  ROOT z = f32[] maximum(x, w) }}
+
+"""
+    regions = "".join(weigh.format(n=n) for n in (2, 3))
+    assert counts(compiled(sums(*lines).replace("plus {", regions + "plus {"))) == [1, 1]
+
+
 def test_groups_are_alike_however_they_are_written():
     """JAX writes those of one mesh axis in two notations, depending on how its partitioner came to them."""
     groups = (GROUPS, "replica_groups=[1,2]<=[2]")

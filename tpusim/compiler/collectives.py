@@ -16,6 +16,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
+from tpusim.compiler.decompose.build import only_opcode
 from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.kernels.places import BEFORE
 from tpusim.compiler.target import Target
@@ -82,9 +83,10 @@ def _bucket(draft: Draft, graph: Graph) -> list[Node]:
     buckets: dict[object, list[Node]] = {}
     for node in graph.order():
         needs[node] = reduce(or_, (needs[operand] for operand in node.operands), 0)
-        if node.opcode != "all-reduce" or not isinstance(node.shape, ArrayShape):
+        kind = _kind(draft, node) if node.opcode == "all-reduce" and isinstance(node.shape, ArrayShape) else None
+        if kind is None:
             continue
-        bucket = buckets.setdefault(_kind(draft, node), [])
+        bucket = buckets.setdefault(kind, [])
         n_bytes = sum(physical_bytes(each.shape) for each in (*bucket, node))
         if n_bytes > COMBINED_BYTES or any(own[each] & needs[node] for each in bucket):
             if len(bucket) > 1:
@@ -97,10 +99,14 @@ def _bucket(draft: Draft, graph: Graph) -> list[Node]:
 
 
 def _kind(draft: Draft, node: Node) -> object:
-    """Return what all-reduces have in common that can be one."""
-    applied = tuple(inner.opcode for inner in draft.graphs[node.attributes["to_apply"]].order())
+    """Return what all-reduces have in common that can be one, or None if it does more than one thing to two values.
+
+    Source: XLA, AllReduceCombiner, which leaves those alone.
+    """
+    opcode = only_opcode(draft, node.attributes["to_apply"])
     flags = (str(node.attributes.get(name)) for name in ("use_global_device_ids", "constrain_layout"))
-    return node.array.dtype, applied, "channel_id" in node.attributes, stated_groups(node.attributes), *flags
+    kind = node.array.dtype, opcode, "channel_id" in node.attributes, stated_groups(node.attributes), *flags
+    return kind if opcode else None
 
 
 def _sum_together(graph: Graph, bucket: list[Node]) -> None:
