@@ -139,6 +139,30 @@ def test_sums_that_weigh_their_values_are_not_one():
     assert counts(compiled(sums(*lines).replace("plus {", regions + "plus {"))) == [1, 1]
 
 
+def test_a_sum_that_waits_or_is_waited_for_is_not_one_with_others():
+    """Of four the third is to run behind the first; as XLA does, both stay by themselves."""
+    lines = [f"p{n} = f32[8,128] parameter({n})" for n in range(4)]
+    lines += [f"sum_{n} = f32[8,128] all-reduce(p{n}), {GROUPS}, to_apply=add" for n in range(4)]
+    lines[6] += ", control-predecessors={sum_0}"
+    made = [i.operands for i in compiled(sums(*lines)).entry if i.opcode == "all-reduce"]
+    assert sorted(made) == [("p0",), ("p1", "p3"), ("p2",)]
+    assert made.index(("p0",)) < made.index(("p2",))
+
+
+def test_sums_are_not_one_where_something_has_to_run_between_them():
+    """A product of the first sum runs before that of which the second is."""
+    product = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    lines = [
+        "p = f32[128,128] parameter(0)",
+        f"sum_0 = f32[128,128] all-reduce(p), {GROUPS}, to_apply=add",
+        f"one = f32[128,128] dot(sum_0, sum_0), {product}",
+        f"two = f32[128,128] dot(p, p), {product}, control-predecessors={{one}}",
+        f"sum_1 = f32[128,128] all-reduce(two), {GROUPS}, to_apply=add",
+        f"sum_2 = f32[128,128] all-reduce(one), {GROUPS}, to_apply=larger",
+    ]
+    assert counts(compiled(sums(*lines))) == [1, 1, 1]
+
+
 def test_groups_are_alike_however_they_are_written():
     """JAX writes those of one mesh axis in two notations, depending on how its partitioner came to them."""
     groups = (GROUPS, "replica_groups=[1,2]<=[2]")

@@ -13,12 +13,14 @@ AllReduceCombiner, AsyncCollectiveCreator; LatencyHidingScheduler, by idea.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
 
+from tpusim.compiler.channels import put_behind
 from tpusim.compiler.decompose.build import only_opcode
 from tpusim.compiler.kernels.emitters import state
-from tpusim.compiler.kernels.places import BEFORE
+from tpusim.compiler.kernels.places import BEFORE, waits
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import InstructionName
@@ -76,17 +78,31 @@ def _is_only_summed(body: Graph, at: int, summed: Node) -> bool:
 
 
 def _bucket(draft: Draft, graph: Graph) -> list[Node]:
-    """Return all-reduces that are to be one: alike, none made of another, and not too many bytes."""
-    # By node the all-reduces that it is made of, as bits.
+    """Return all-reduces that are to be one: alike, none made of another or behind it, and not too many bytes."""
+    order = graph.order()
+    kinds = {node: kind for node in order if (kind := _kind(draft, node)) is not None}
+    earlier: dict[Node, list[Node]] = {}
+    for node, before in waits(draft, order) if kinds else ():
+        earlier.setdefault(node, []).append(before)
+        # What runs behind something, or before it, stays by itself.
+        kinds.pop(node, None)
+        kinds.pop(before, None)
+    return _first_bucket(put_behind(order, earlier), earlier, kinds)
+
+
+def _first_bucket(
+    order: Iterable[Node], earlier: Mapping[Node, list[Node]], kinds: Mapping[Node, object]
+) -> list[Node]:
+    # By node the all-reduces that it is made of or behind, as bits.
     needs: dict[Node, int] = {}
     own: dict[Node, int] = {}
     buckets: dict[object, list[Node]] = {}
-    for node in graph.order():
-        needs[node] = reduce(or_, (needs[operand] for operand in node.operands), 0)
-        kind = _kind(draft, node) if node.opcode == "all-reduce" and isinstance(node.shape, ArrayShape) else None
-        if kind is None:
+    for node in order:
+        needed = (*node.operands, *earlier.get(node, ()))
+        needs[node] = reduce(or_, (needs.get(each, 0) for each in needed), 0)
+        if node not in kinds:
             continue
-        bucket = buckets.setdefault(kind, [])
+        bucket = buckets.setdefault(kinds[node], [])
         n_bytes = sum(physical_bytes(each.shape) for each in (*bucket, node))
         if n_bytes > COMBINED_BYTES or any(own[each] & needs[node] for each in bucket):
             if len(bucket) > 1:
@@ -99,14 +115,16 @@ def _bucket(draft: Draft, graph: Graph) -> list[Node]:
 
 
 def _kind(draft: Draft, node: Node) -> object:
-    """Return what all-reduces have in common that can be one, or None if it does more than one thing to two values.
+    """Return what all-reduces have in common that can be one, or None for what is not, or does more to two values.
 
-    Source: XLA, AllReduceCombiner, which leaves those alone.
+    Source: XLA, GetAllReduceKey.
     """
-    opcode = only_opcode(draft, node.attributes["to_apply"])
+    is_single = node.opcode == "all-reduce" and isinstance(node.shape, ArrayShape)
+    opcode = only_opcode(draft, node.attributes["to_apply"]) if is_single else ""
+    if not opcode:
+        return None
     flags = (str(node.attributes.get(name)) for name in ("use_global_device_ids", "constrain_layout"))
-    kind = node.array.dtype, opcode, "channel_id" in node.attributes, stated_groups(node.attributes), *flags
-    return kind if opcode else None
+    return node.array.dtype, opcode, "channel_id" in node.attributes, stated_groups(node.attributes), *flags
 
 
 def _sum_together(graph: Graph, bucket: list[Node]) -> None:
