@@ -175,6 +175,18 @@ ENTRY e {
  two = MATRIX SUMMED(q), channel_id=2, OF_TWO
  three = MATRIX SUMMED(y), channel_id=3, OF_TWO
  ROOT out = (MATRIX, MATRIX, MATRIX) tuple(three, one, two) }""",
+    "what is returned is sent as one tuple, and then updated": """HloModule m
+ENTRY e {
+ x = MATRIX parameter(0)
+ s = MATRIX sine(x)
+ NINES
+ out = PAIR tuple(s, x)
+ k = token[] after-all()
+ o = token[] outfeed(out, k), outfeed_shape=PAIR
+ new = MATRIX UPDATE(s, u, z, z)
+ d = MATRIX dot(new, x), TIMES
+ o2 = token[] outfeed(d, o), outfeed_shape=MATRIX
+ ROOT same = PAIR tuple(s, x) }""",
     "the state of a loop is a matrix that it multiplies by itself": """HloModule m
 more { CORNER }
 step {

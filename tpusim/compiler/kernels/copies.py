@@ -42,7 +42,9 @@ def take_apart(draft: Draft, target: Target) -> None:
         for node in graph.order():
             if node.opcode in CONTROL_FLOW:
                 node.take([_as_tuple(graph, operand) for operand in node.operands])
-        graph.root = _as_tuple(graph, graph.root)
+        root = _as_tuple(graph, graph.root)
+        # Where others have the tuple as well it is made before they are done: a result is what is there at the end.
+        graph.root = graph.clone(root) if root.opcode == "tuple" and root.users else root
 
 
 def _as_tuple(graph: Graph, whole: Node) -> Node:
