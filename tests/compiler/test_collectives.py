@@ -140,7 +140,7 @@ def test_sums_that_weigh_their_values_are_not_one():
 
 
 def test_a_sum_that_waits_or_is_waited_for_is_not_one_with_others():
-    """Of four the third is to run behind the first; as XLA does, both stay by themselves."""
+    """Of four the third is to run behind the first: both stay by themselves."""
     lines = [f"p{n} = f32[8,128] parameter({n})" for n in range(4)]
     lines += [f"sum_{n} = f32[8,128] all-reduce(p{n}), {GROUPS}, to_apply=add" for n in range(4)]
     lines[6] += ", control-predecessors={sum_0}"
