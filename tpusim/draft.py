@@ -63,6 +63,10 @@ class Node:
         """The names of the computations that it calls or applies."""
         return called_in(self.attributes)
 
+    def takers(self, at: int) -> list[Node]:
+        """Return the users that get one element of a tuple: those that take it out, and those that take all of it."""
+        return [user for user in self.users if user.opcode != "get-tuple-element" or user.attributes["index"] == at]
+
     def take(self, operands: Iterable[Node]) -> None:
         """Make these its operands, in place of those that it has."""
         for operand in self.operands:
@@ -123,6 +127,14 @@ class Graph:
         taken = node.operands if operands is None else operands
         made = Node(self.draft.fresh(node.name), node.opcode, node.shape, taken, dict(node.attributes), node.immediate)
         self._note(made)
+        return made
+
+    def own(self, node: Node, user: Node) -> Node:
+        """Return an operand that ``user`` alone has: the node itself or, where it has other users, a copy of it."""
+        if list(node.users) == [user] and node is not self.root:
+            return node
+        made = self.clone(node)
+        user.replace_operand(node, made)
         return made
 
     def forget(self, nodes: Collection[Node]) -> None:

@@ -16,6 +16,9 @@ WORDS = {
     "TIMES": "lhs_contracting_dims={1}, rhs_contracting_dims={0}",
     "ELEMENT": "get-tuple-element",
     "UPDATE": "dynamic-update-slice",
+    "SUMMED": "all-reduce",
+    "OF_TWO": "replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add",
+    "SUM": "add {\n p = f32[] parameter(0)\n q = f32[] parameter(1)\n ROOT r = f32[] add(p, q) }",
     # The computations of a loop over a state, or over one matrix.
     "CONDITION": "p = STATE parameter(0)\n n = s32[] ELEMENT(p), index=0\n five = s32[] constant(5)\n"
     " ROOT c = pred[] compare(n, five), direction=LT",
@@ -139,6 +142,51 @@ step {{ GIVEN
  new = MATRIX UPDATE(b, u, n, z)
  ROOT out = STATE tuple(j, new, a) }}
 {LOOP}""",
+    "a loop updates the sum of what it carries on as it is": """HloModule m, num_partitions=2
+SUM
+more { CONDITION }
+step { GIVEN
+ w = MATRIX SUMMED(a), channel_id=1, OF_TWO
+ u = ROW slice(b), slice={[0:8], [0:128]}
+ new = MATRIX UPDATE(w, u, zero, zero)
+ d = MATRIX dot(new, b), TIMES
+ ROOT out = STATE tuple(j, a, d) }
+ENTRY e { BEGIN
+ ROOT out = MATRIX tanh(b) }""",
+    "a loop carries something on as it is, and its sum": """HloModule m, num_partitions=2
+SUM
+more { CONDITION }
+step { GIVEN
+ w = MATRIX SUMMED(a), channel_id=1, OF_TWO
+ ROOT out = STATE tuple(j, a, w) }
+ENTRY e { BEGIN
+ ROOT out = MATRIX tanh(b) }""",
+    "of three sums that are alike one is of what is updated for another": """HloModule m, num_partitions=2, DONATED
+SUM
+ENTRY e {
+ x = MATRIX parameter(0)
+ y = MATRIX parameter(1)
+ s = MATRIX sine(x)
+ d = MATRIX dot(s, y), TIMES
+ one = MATRIX SUMMED(d), channel_id=1, OF_TWO
+ NINES
+ new = MATRIX UPDATE(d, u, z, z)
+ q = MATRIX dot(new, new), TIMES
+ two = MATRIX SUMMED(q), channel_id=2, OF_TWO
+ three = MATRIX SUMMED(y), channel_id=3, OF_TWO
+ ROOT out = (MATRIX, MATRIX, MATRIX) tuple(three, one, two) }""",
+    "what is returned is sent as one tuple, and then updated": """HloModule m
+ENTRY e {
+ x = MATRIX parameter(0)
+ s = MATRIX sine(x)
+ NINES
+ out = PAIR tuple(s, x)
+ k = token[] after-all()
+ o = token[] outfeed(out, k), outfeed_shape=PAIR
+ new = MATRIX UPDATE(s, u, z, z)
+ d = MATRIX dot(new, x), TIMES
+ o2 = token[] outfeed(d, o), outfeed_shape=MATRIX
+ ROOT same = PAIR tuple(s, x) }""",
     "the state of a loop is a matrix that it multiplies by itself": """HloModule m
 more { CORNER }
 step {

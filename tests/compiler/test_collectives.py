@@ -127,6 +127,42 @@ def test_only_sums_that_are_alike_and_need_no_other_are_one():
     assert counts(compiled(sums(*twice))) == [2]
 
 
+def test_sums_that_weigh_their_values_are_not_one():
+    """One takes twice a value, the other three times: a computation of several operations is no sum for XLA."""
+    lines = [f"p{n} = f32[8,128] parameter({n})" for n in range(2)]
+    lines += [f"sum_{n} = f32[8,128] all-reduce(p{n}), {GROUPS}, to_apply=weigh_{n + 2}" for n in range(2)]
+    weigh = """weigh_{n} {{ x = f32[] parameter(0)  y = f32[] parameter(1)  c = f32[] constant({n})
+  w = f32[] multiply(y, c)  ROOT z = f32[] maximum(x, w) }}
+
+"""
+    regions = "".join(weigh.format(n=n) for n in (2, 3))
+    assert counts(compiled(sums(*lines).replace("plus {", regions + "plus {"))) == [1, 1]
+
+
+def test_a_sum_that_waits_or_is_waited_for_is_not_one_with_others():
+    """Of four the third is to run behind the first: both stay by themselves."""
+    lines = [f"p{n} = f32[8,128] parameter({n})" for n in range(4)]
+    lines += [f"sum_{n} = f32[8,128] all-reduce(p{n}), {GROUPS}, to_apply=add" for n in range(4)]
+    lines[6] += ", control-predecessors={sum_0}"
+    made = [i.operands for i in compiled(sums(*lines)).entry if i.opcode == "all-reduce"]
+    assert sorted(made) == [("p0",), ("p1", "p3"), ("p2",)]
+    assert made.index(("p0",)) < made.index(("p2",))
+
+
+def test_sums_are_not_one_where_something_has_to_run_between_them():
+    """A product of the first sum runs before that of which the second is."""
+    product = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    lines = [
+        "p = f32[128,128] parameter(0)",
+        f"sum_0 = f32[128,128] all-reduce(p), {GROUPS}, to_apply=add",
+        f"one = f32[128,128] dot(sum_0, sum_0), {product}",
+        f"two = f32[128,128] dot(p, p), {product}, control-predecessors={{one}}",
+        f"sum_1 = f32[128,128] all-reduce(two), {GROUPS}, to_apply=add",
+        f"sum_2 = f32[128,128] all-reduce(one), {GROUPS}, to_apply=larger",
+    ]
+    assert counts(compiled(sums(*lines))) == [1, 1, 1]
+
+
 def test_groups_are_alike_however_they_are_written():
     """JAX writes those of one mesh axis in two notations, depending on how its partitioner came to them."""
     groups = (GROUPS, "replica_groups=[1,2]<=[2]")
@@ -213,12 +249,83 @@ ENTRY main {
 @pytest.mark.parametrize(("carried", "is_before"), [("w", True), ("y", False), ("whole", False)])
 def test_a_loop_sums_what_never_changes_once_and_before(carried, is_before):
     """As the TPU compiler does; what changes is summed in each trip."""
-    text = LOOP.replace("CARRIED", carried)
-    module = compiled(text)
-    assert check(module) == []
+    module = _check_that_values_stay(LOOP.replace("CARRIED", carried))
     assert is_before == any("all-reduce" in i.opcode for i in module.entry)
-    rng = np.random.default_rng(3)
+
+
+def test_a_loop_that_begins_from_a_whole_argument_sums_before_it_too():
+    """Its parts are taken out and put together again."""
+    text = (
+        LOOP.replace("CARRIED", "w").split("ENTRY")[0]
+        + """ENTRY main {
+  start = (s32[], f32[512,512], f32[512,512]) parameter(0)
+  end = (s32[], f32[512,512], f32[512,512]) while(start), condition=condition, body=body
+  ROOT result = f32[512,512] get-tuple-element(end), index=2
+}
+"""
+    )
+    assert "all-reduce" in [i.opcode for i in compiled(text).entry]
+
+
+BRANCHES = """as_it_is {
+  state = (s32[], f32[512,512], f32[512,512]) parameter(0)
+  ROOT w = f32[512,512] get-tuple-element(state), index=1
+}
+
+negative {
+  state = (s32[], f32[512,512], f32[512,512]) parameter(0)
+  w = f32[512,512] get-tuple-element(state), index=1
+  ROOT less = f32[512,512] negate(w)
+}
+
+body"""
+BODIES = {
+    "behind a barrier": """kept = (s32[], f32[512,512], f32[512,512]) opt-barrier(state)
+  also = f32[512,512] get-tuple-element(kept), index=1
+  y = f32[512,512] subtract(whole, also)""",
+    "by branches": "chosen = f32[512,512] conditional(n, state, state), branch_computations={as_it_is, negative}\n"
+    "  y = f32[512,512] subtract(whole, chosen)",
+}
+
+
+@pytest.mark.parametrize("how", BODIES)
+def test_what_a_loop_has_as_it_was_besides_is_not_summed(how):
+    """Whoever takes the whole tuple of the loop has each of its arrays."""
+    _check_that_values_stay(
+        LOOP.replace("y = f32[512,512] add(x, whole)", BODIES[how]).replace("body", BRANCHES, 1).replace("CARRIED", "w")
+    )
+
+
+def test_what_a_loop_carries_to_two_places_is_not_summed():
+    """One of them is what the loop returns."""
+    _check_that_values_stay(LOOP.replace("CARRIED, y", "w, w"))
+
+
+def test_a_sum_that_is_wanted_behind_others_stays_in_its_loop():
+    """It is not made before them."""
+    text = LOOP.replace("CARRIED", "w").replace("to_apply=add", "to_apply=add, control-predecessors={next}")
+    assert "all-reduce" not in [i.opcode for i in compiled(text).entry]
+
+
+def test_what_another_loop_begins_from_is_not_summed():
+    """One sums in each trip, the other does not; both are given one tuple."""
+    text = LOOP.replace("CARRIED", "w")
+    other = text[text.index("body") : text.index("condition")].replace("body", "other")
+    both = """more = (s32[], f32[512,512], f32[512,512]) while(start), condition=condition, body=other
+  one = f32[512,512] get-tuple-element(end), index=2
+  two = f32[512,512] get-tuple-element(more), index=2
+  ROOT result = f32[512,512] subtract(one, two)"""
+    text = text.replace("ROOT result = f32[512,512] get-tuple-element(end), index=2", both)
+    module = _check_that_values_stay(text.replace("ENTRY", other.replace("add(x, whole)", "subtract(x, w)") + "ENTRY"))
+    assert "all-reduce" in [i.opcode for i in module.entry]
+
+
+def _check_that_values_stay(text):
+    """Check that a module computes what it did when it is compiled, and return it compiled."""
+    module, rng = compiled(text), np.random.default_rng(3)
+    assert check(module) == []
     inputs = [[rng.normal(size=(512, 512)).astype("f4") for _ in range(2)] for _ in range(2)]
     before = execute(parse_module(SourceText("text", text)), inputs)
     for one, two in zip(before, execute(module, inputs), strict=True):
         np.testing.assert_array_equal(one, two)
+    return module

@@ -29,21 +29,32 @@ def allocate_stacks(draft: Draft, target: Target) -> None:
     # What is replaced is never read: loops count as they do now.
     module, budget = draft.write() if found else draft.module, Budget()
     for graph, loop, filled in found:
-        first = loop.operands[0]
         context = Context(module, module[graph.name], {}, budget)
         whole = _whole(context, loop, {place.name for place in filled.values()})
-        for at, place in filled.items():
-            if (place.name, first.operands[at].array.dimensions[0]) in whole:
-                named = {"custom_call_target": "AllocateBuffer"}
-                operands = list(first.operands)
-                operands[at] = graph.add("custom-call", operands[at].shape, (), named, like=loop)
-                first.take(operands)
+        first = loop.operands[0].operands
+        _begin_unwritten(
+            graph, loop, [at for at, place in filled.items() if (place.name, first[at].array.dimensions[0]) in whole]
+        )
+
+
+def _begin_unwritten(graph: Graph, loop: Node, stacks: list[int]) -> None:
+    """Let some parts of a loop's tuple begin as memory that nobody has written."""
+    if not stacks:
+        return
+    # Another loop may begin from the same tuple.
+    first = graph.own(loop.operands[0], loop)
+    operands = list(first.operands)
+    for at in stacks:
+        named = {"custom_call_target": "AllocateBuffer"}
+        operands[at] = graph.add("custom-call", operands[at].shape, (), named, like=loop)
+    first.take(operands)
 
 
 def _filled(draft: Draft, loop: Node) -> dict[int, Node]:
     """Return which parts of a loop's tuple its body may fill, each with where it writes."""
-    body = draft.graphs[loop.attributes["body"]]
-    places = {at: _place_written(body, at) for at in _stacks(body, loop.operands[0])}
+    body, condition = (draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
+    unseen = (at for at in _stacks(body, loop.operands[0]) if not condition.parameters[0].takers(at))
+    places = {at: _place_written(body, at) for at in unseen}
     return {at: place for at, place in places.items() if place is not None}
 
 
@@ -63,8 +74,8 @@ def _place_written(body: Graph, at: int) -> Node | None:
     """Return where a body writes in the first dimension of a part that it carries, if it does no more with it."""
     update = body.root.operands[at]
     stack, part, *places = update.operands
-    is_carried = stack.opcode == "get-tuple-element" and stack.operands[0] is body.parameters[0]
-    if not is_carried or stack.attributes["index"] != at or list(stack.users) != [update]:
+    is_carried = stack.opcode == "get-tuple-element" and body.parameters[0].takers(at) == [stack]
+    if not is_carried or list(stack.users) != [update]:
         return None
     if list(update.users) != [body.root] or body.root.operands.count(update) > 1 or stack is part:
         return None

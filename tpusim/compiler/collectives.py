@@ -13,11 +13,14 @@ AllReduceCombiner, AsyncCollectiveCreator; LatencyHidingScheduler, by idea.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
 
+from tpusim.compiler.channels import put_behind
+from tpusim.compiler.decompose.build import only_opcode
 from tpusim.compiler.kernels.emitters import state
-from tpusim.compiler.kernels.places import BEFORE
+from tpusim.compiler.kernels.places import BEFORE, waits
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import InstructionName
@@ -33,7 +36,10 @@ COMBINED_BYTES = 120 * 2**20
 
 
 def combine(draft: Draft, target: Target) -> None:
-    """Take sums over devices out of loops that need no new ones, and make those together that can be."""
+    """Take sums over devices out of loops that need no new ones, and make those together that can be.
+
+    It changes when an array is summed, and what another is: what is updated in place is asked afterwards.
+    """
     for graph in draft.running():
         for node in graph.order():
             if node.opcode == "while":
@@ -47,31 +53,56 @@ def _sum_before(draft: Draft, graph: Graph, loop: Node) -> None:
     """Let a loop carry the sum of what it passes on as it is and only sums."""
     body, condition = (draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
     (state,) = loop.operands
-    others = [*condition.parameters[0].users, *loop.users]
     if loop is graph.root or "tuple" not in {state.opcode} & {body.root.opcode}:
         return
     for at, element in enumerate(body.root.operands):
-        summed = [user for user in element.users if user is not body.root]
-        is_summed = [user.opcode for user in summed] == ["all-reduce"] and summed[0].operands == [element]
-        is_passed = element.operands == body.parameters and element.attributes.get("index") == at
-        if is_summed and is_passed and not any(other.attributes.get("index", at) == at for other in others):
-            before = graph.clone(summed[0], [state.operands[at]])
-            state.take([*state.operands[:at], before, *state.operands[at + 1 :]])
-            body.replace(summed[0], element)
-            _forget(body, summed[0])
+        summed = next((user for user in element.users if user.opcode == "all-reduce"), None)
+        # Whatever else takes it would get the sum.
+        others = [*condition.parameters[0].takers(at), *loop.takers(at)]
+        if summed is None or others or not _is_only_summed(body, at, summed):
+            continue
+        state = graph.own(state, loop)
+        before = graph.clone(summed, [state.operands[at]])
+        state.take([*state.operands[:at], before, *state.operands[at + 1 :]])
+        body.replace(summed, element)
+        _forget(body, summed)
+
+
+def _is_only_summed(body: Graph, at: int, summed: Node) -> bool:
+    """Return whether a body passes a part of its tuple on as it is, and otherwise has its sum alone."""
+    element = body.root.operands[at]
+    is_given = element.opcode == "get-tuple-element" and body.parameters[0].takers(at) == [element]
+    is_summed = summed.operands == [element] and set(element.users) == {summed, body.root}
+    # What a program wants behind others in the loop stays there.
+    return is_given and is_summed and body.root.operands.count(element) == 1 and BEFORE not in summed.attributes
 
 
 def _bucket(draft: Draft, graph: Graph) -> list[Node]:
-    """Return all-reduces that are to be one: alike, none made of another, and not too many bytes."""
-    # By node the all-reduces that it is made of, as bits.
+    """Return all-reduces that are to be one: alike, none made of another or behind it, and not too many bytes."""
+    order = graph.order()
+    kinds = {node: kind for node in order if (kind := _kind(draft, node)) is not None}
+    earlier: dict[Node, list[Node]] = {}
+    for node, before in waits(draft, order) if kinds else ():
+        earlier.setdefault(node, []).append(before)
+        # What runs behind something, or before it, stays by itself.
+        kinds.pop(node, None)
+        kinds.pop(before, None)
+    return _first_bucket(put_behind(order, earlier), earlier, kinds)
+
+
+def _first_bucket(
+    order: Iterable[Node], earlier: Mapping[Node, list[Node]], kinds: Mapping[Node, object]
+) -> list[Node]:
+    # By node the all-reduces that it is made of or behind, as bits.
     needs: dict[Node, int] = {}
     own: dict[Node, int] = {}
     buckets: dict[object, list[Node]] = {}
-    for node in graph.order():
-        needs[node] = reduce(or_, (needs[operand] for operand in node.operands), 0)
-        if node.opcode != "all-reduce" or not isinstance(node.shape, ArrayShape):
+    for node in order:
+        needed = (*node.operands, *earlier.get(node, ()))
+        needs[node] = reduce(or_, (needs.get(each, 0) for each in needed), 0)
+        if node not in kinds:
             continue
-        bucket = buckets.setdefault(_kind(draft, node), [])
+        bucket = buckets.setdefault(kinds[node], [])
         n_bytes = sum(physical_bytes(each.shape) for each in (*bucket, node))
         if n_bytes > COMBINED_BYTES or any(own[each] & needs[node] for each in bucket):
             if len(bucket) > 1:
@@ -84,10 +115,16 @@ def _bucket(draft: Draft, graph: Graph) -> list[Node]:
 
 
 def _kind(draft: Draft, node: Node) -> object:
-    """Return what all-reduces have in common that can be one."""
-    applied = tuple(inner.opcode for inner in draft.graphs[node.attributes["to_apply"]].order())
+    """Return what all-reduces have in common that can be one, or None for what is not, or does more to two values.
+
+    Source: XLA, GetAllReduceKey.
+    """
+    is_single = node.opcode == "all-reduce" and isinstance(node.shape, ArrayShape)
+    opcode = only_opcode(draft, node.attributes["to_apply"]) if is_single else ""
+    if not opcode:
+        return None
     flags = (str(node.attributes.get(name)) for name in ("use_global_device_ids", "constrain_layout"))
-    return node.array.dtype, applied, "channel_id" in node.attributes, stated_groups(node.attributes), *flags
+    return node.array.dtype, opcode, "channel_id" in node.attributes, stated_groups(node.attributes), *flags
 
 
 def _sum_together(graph: Graph, bucket: list[Node]) -> None:

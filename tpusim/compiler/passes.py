@@ -9,7 +9,7 @@ from tpusim.compiler.collectives import combine, leave_to_slice, start_early
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.inline import inline
-from tpusim.compiler.kernels.copies import copy_what_is_kept
+from tpusim.compiler.kernels.copies import copy_what_is_kept, take_apart
 from tpusim.compiler.kernels.emitters import choose_emitters
 from tpusim.compiler.kernels.scoped import state_scoped
 from tpusim.compiler.kernels.widen import widen
@@ -38,10 +38,11 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("layouts", assign_layouts),
     ("buffers", allocate_stacks),
     ("fuse", fuse),
+    ("tuples", take_apart),
+    ("combine", combine),
     ("copies", copy_what_is_kept),
     ("widen", widen),
     ("emitters", choose_emitters),
-    ("combine", combine),
     ("algorithms", leave_to_slice),
     ("order", schedule),
     ("place", place),

@@ -9,11 +9,11 @@ Source: XLA, DefaultModuleScheduler: DFSMemoryScheduler and ListMemoryScheduler.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 from tpusim.compiler.channels import earlier_ends, ends_of, put_behind
-from tpusim.compiler.kernels.places import BEFORE
+from tpusim.compiler.kernels.places import waits
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import FREE, VIEWS
@@ -25,25 +25,11 @@ def schedule(draft: Draft, target: Target) -> None:
     """Give every computation that runs as a part of the program the better of the two orders."""
     for graph, ends in ends_of(draft).items():
         memory, earlier = _Memory(graph), earlier_ends(ends)
-        for node, before in _stated(draft, memory.nodes):
+        for node, before in waits(draft, memory.nodes):
             earlier.setdefault(node, []).append(before)
         orders = (put_behind(order, earlier) for order in (memory.nodes, _ListOrder(memory).run()))
         graph.sequence = min(orders, key=memory.peak_bytes)
     draft.attributes["is_scheduled"] = True
-
-
-def _stated(draft: Draft, nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
-    """Yield the nodes that the program wants behind others, with those.
-
-    Others that were fused, rewritten or inlined are left out: data alone orders what was to come behind them.
-    """
-    by_name = {node.name: node for node in nodes}
-    for node in nodes:
-        ones = [node]
-        if node.opcode == "fusion":
-            ones += (inner for name in node.called for inner in draft.graphs[name].order())
-        names = dict.fromkeys(name for one in ones for name in one.attributes.get(BEFORE, ()))
-        yield from ((node, by_name[name]) for name in names if name in by_name and by_name[name] is not node)
 
 
 class _Memory:

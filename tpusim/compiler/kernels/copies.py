@@ -36,10 +36,28 @@ from tpusim.ir.ops import CONTROL_FLOW, FUSES_INTO_USERS, LAID_OUT_FREELY
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
-def copy_what_is_kept(draft: Draft, target: Target) -> None:
-    """Give every update in place a target of its own."""
+def take_apart(draft: Draft, target: Target) -> None:
+    """Let what is returned, and what loops and branches are given, be tuples, whose elements have places."""
     for graph in draft.running():
-        _take_apart(graph)
+        for node in graph.order():
+            if node.opcode in CONTROL_FLOW:
+                node.take([_as_tuple(graph, operand) for operand in node.operands])
+        root = _as_tuple(graph, graph.root)
+        # Where others have the tuple as well it is made before they are done: a result is what is there at the end.
+        graph.root = graph.clone(root) if root.opcode == "tuple" and root.users else root
+
+
+def _as_tuple(graph: Graph, whole: Node) -> Node:
+    # What returns nothing would be lost.
+    if not isinstance(whole.shape, TupleShape) or whole.opcode == "tuple" or not whole.shape.elements:
+        return whole
+    shapes = enumerate(whole.shape.elements)
+    elements = [graph.add("get-tuple-element", shape, [whole], {"index": at}, like=whole) for at, shape in shapes]
+    return graph.add("tuple", whole.shape, elements, like=whole)
+
+
+def copy_what_is_kept(draft: Draft, target: Target) -> None:
+    """Give every update in place a target of its own; what is returned and carried has been taken apart."""
     order = Order(draft)
     loops = [node for graph in draft.running() for node in order.of(graph) if node.opcode == "while"]
     bodies = dict.fromkeys(draft.graphs[node.attributes["body"]] for node in loops)
@@ -56,23 +74,6 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
     places += _copy_what_takes_arguments(order, draft.entry, *given_away(draft))
     for place in places:
         _wait_for_readers(order, place)
-
-
-def _take_apart(graph: Graph) -> None:
-    """Let what is returned, and what loops and branches are given, be tuples, whose elements have places."""
-    for node in graph.order():
-        if node.opcode in CONTROL_FLOW:
-            node.take([_as_tuple(graph, operand) for operand in node.operands])
-    graph.root = _as_tuple(graph, graph.root)
-
-
-def _as_tuple(graph: Graph, whole: Node) -> Node:
-    # What returns nothing would be lost.
-    if not isinstance(whole.shape, TupleShape) or whole.opcode == "tuple" or not whole.shape.elements:
-        return whole
-    shapes = enumerate(whole.shape.elements)
-    elements = [graph.add("get-tuple-element", shape, [whole], {"index": at}, like=whole) for at, shape in shapes]
-    return graph.add("tuple", whole.shape, elements, like=whole)
 
 
 def _copy_what_is_updated(order: Order, graph: Graph, node: Node, kept: Kept) -> None:
