@@ -281,6 +281,11 @@ def test_visits_that_the_core_is_slow_in_take_its_time():
     assert found >= 50_000 * (kernel_ps - 2_000_000)
 
 
+def test_a_host_feeds_a_loop_of_ages():
+    """More trips than a list may have: the host takes its time for each."""
+    assert run(loop_of(INFEED, trips=10**30), infeed="50us").total_ps >= (10**30 - 3) * (50_000_000 + TRANSFER_PS)
+
+
 def test_loops_one_after_the_other_meet_the_host_as_one():
     """Where enough was played, a loop that comes for the first time drains the queue before trips stand for others."""
     apart = run(*[loop_of(INFEED, trips=1000)] * 40, infeed="50us").total_ps

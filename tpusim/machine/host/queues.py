@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from itertools import chain, cycle, islice, repeat
+from sys import maxsize
 from typing import Any, NamedTuple, TypeGuard
 
 from tpusim.machine.events import Environment, Event, Store
@@ -175,7 +176,8 @@ def _taken_in(program: Program) -> Iterator[float]:
         elif _is_infeed(one):
             yield one.n_bytes
         elif isinstance(one, Loop):
-            turns = chain.from_iterable(repeat((one.condition, one.body), one.trips))
+            # More trips than a list may have are never all taken.
+            turns = chain.from_iterable(repeat((one.condition, one.body), min(one.trips, maxsize)))
             ahead.append(turns if {id(one.condition), id(one.body)} & has_infeed else iter(()))
         elif isinstance(one, Branch):
             ahead.append(iter(one.branches[one.taken : one.taken + 1]))
