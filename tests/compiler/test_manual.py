@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import tpusim
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
+from tpusim.ir.attributes import Raw
 from tpusim.jax import lower_for
 from tpusim.source import SourceText
 from tpusim.text import parse_module
@@ -71,6 +73,16 @@ def test_each_device_computes_its_part(sharded):
     for device, (found, place) in enumerate(results):
         np.testing.assert_allclose(found, np.split(X @ W, 2)[device // 4], rtol=1e-5)
         assert place == device // 4
+
+
+def test_a_mesh_may_stand_in_quotes():
+    """XLA prints it without, and reads both."""
+    plain = lower_for(PRODUCT, X, W)
+    stated = str(plain.attributes["frontend_attributes"])
+    mesh = stated[stated.index("{mesh") : stated.rindex("}")]
+    quoted = stated.replace(mesh, '"' + mesh.replace('"', '\\"') + '"')
+    module = structs.replace(plain, attributes=plain.attributes | {"frontend_attributes": Raw(quoted)})
+    assert compile_module(module, Target(load_chip("v5e")), "manual").device_count == 8
 
 
 def test_arguments_take_the_room_of_their_parts():

@@ -54,6 +54,9 @@ SCHEDULES = [
     ("recv1 send1 send-done1 recv-done1", ONE_WAY, True),
     ("recv1 recv2 send2 send1 recv-done1 recv-done2 send-done1 send-done2", BOTH_WAYS, True),
     ("recv1 send2 recv2 send1 recv-done1 recv-done2 send-done1 send-done2", BOTH_WAYS, False),
+    ("recv1 send1 recv-done1 send-done1", "{{0,0},{1,1}}", True),
+    # Without pairs a device would send to itself, though there is another one.
+    ("recv1 send1 recv-done1 send-done1", "", False),
 ]
 
 
@@ -83,6 +86,12 @@ def test_a_deadlock_names_the_cycle():
     assert "wait for each other for ever" in message
     for own, other in ((0, 1), (1, 0)):
         assert f"device {own} waits at send 'send1' (m.hlo:6) for a recv on channel 1 from device {other}" in message
+
+
+def test_a_send_without_pairs_to_its_own_device_is_refused_with_what_to_state():
+    """Which of several devices is meant is not known."""
+    with pytest.raises(SimulationError, match=r"device 0 at send 'send1' \(m.hlo:7\).*to itself.*source_target_pairs"):
+        tpusim.simulate(module_of("recv1 send1 recv-done1 send-done1", ""), "v5e")
 
 
 def test_a_message_takes_hop_and_bytes():

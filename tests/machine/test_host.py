@@ -244,6 +244,71 @@ def test_trips_that_were_played_stand_for_the_others_on_average(pace, spread):
     assert run(loop_of(INFEED, trips=20_000), infeed=pace).total_ps == pytest.approx(20_000 * 200e6, rel=spread)
 
 
+def visits_to(*body, trips: int, visits: int, between=()) -> Loop:
+    """Return a loop that comes to another one again and again."""
+    inner = msgspec.structs.replace(loop_of(*body, trips=trips), name="inner")
+    return loop_of(inner, *between, trips=visits)
+
+
+@pytest.mark.parametrize(
+    ("pace", "spread"), [("50us", 0.005), ("normal:50us:10us:7", 0.02), ("exponential:50us:7", 0.06)]
+)
+@pytest.mark.parametrize("trips", [7, 100, 1000])
+@pytest.mark.parametrize(("step", "way"), [(INFEED, "infeed"), (OUTFEED, "outfeed")])
+def test_visits_to_a_loop_meet_the_host_as_one_loop_of_as_many_trips(step, way, trips, pace, spread):
+    """Its queues are full at the first trips of a visit, and not at those that these stand for."""
+    count = 35_000 // trips
+    found = run(visits_to(step, trips=trips, visits=count), **{way: pace}).total_ps
+    assert found == pytest.approx(run(loop_of(step, trips=count * trips), **{way: pace}).total_ps, rel=spread)
+
+
+@pytest.mark.parametrize(("step", "way"), [(INFEED, "infeed"), (OUTFEED, "outfeed")])
+@pytest.mark.parametrize("trips", [3, 1000])
+@pytest.mark.parametrize("depth", [1, 40])
+def test_no_run_is_faster_than_its_host(step, way, trips, depth):
+    """At most what the queue holds, and one item more, comes for nothing, however the visits lie."""
+    items = 40_000 // trips * trips
+    least_ps = (items - depth - 1) * (50_000_000 + TRANSFER_PS)
+    found = run(visits_to(step, trips=trips, visits=items // trips, between=(KERNEL,)), depth=depth, **{way: "50us"})
+    assert found.total_ps >= least_ps
+
+
+def test_visits_that_the_core_is_slow_in_take_its_time():
+    """A kernel of each trip takes longer than the host: it is never waited for."""
+    kernel_ps, pace = run(KERNEL).total_ps, "10us"
+    found = run(visits_to(INFEED, KERNEL, trips=1000, visits=50), infeed=pace).total_ps
+    assert found == pytest.approx(run(loop_of(INFEED, KERNEL, trips=50_000), infeed=pace).total_ps, rel=0.001)
+    assert found >= 50_000 * (kernel_ps - 2_000_000)
+
+
+def test_a_host_feeds_a_loop_of_ages():
+    """More trips than a list may have: the host takes its time for each."""
+    assert run(loop_of(INFEED, trips=10**30), infeed="50us").total_ps >= (10**30 - 3) * (50_000_000 + TRANSFER_PS)
+
+
+def test_loops_one_after_the_other_meet_the_host_as_one():
+    """Where enough was played, a loop that comes for the first time drains the queue before trips stand for others."""
+    apart = run(*[loop_of(INFEED, trips=1000)] * 40, infeed="50us").total_ps
+    assert apart == pytest.approx(run(loop_of(INFEED, trips=40_000), infeed="50us").total_ps, rel=0.005)
+
+
+def test_devices_that_wait_for_each_other_meet_their_hosts_at_each_visit():
+    """As in one loop: eight devices whose hosts draw their times."""
+    feed = parse_feed("exponential:300us:1")
+    options = RunOptions(infeed=feed)
+    loops = [visits_to(INFEED, REDUCE, trips=100, visits=100), loop_of(INFEED, REDUCE, trips=10_000)]
+    visits, one = (simulate_pod([program_of(each, devices=8)], CHIP, None, None, options) for each in loops)
+    assert visits.last.total_ps == pytest.approx(one.last.total_ps, rel=0.05)
+
+
+def test_the_wait_for_a_host_is_shown_for_trips_that_were_jumped_over():
+    """As a share of the run, the same in visits as in one loop."""
+    steps = visits_to(INFEED, trips=100, visits=400), loop_of(INFEED, trips=40_000)
+    runs = [run(one, infeed="exponential:50us:3") for one in steps]
+    starved = [sum(r.total_ps for r in one.records if r.bound_by == "infeed starved") / one.total_ps for one in runs]
+    assert starved[0] == pytest.approx(starved[1], rel=0.02)
+
+
 def test_a_recorded_pace_ends_however_many_trips_a_loop_has(tmp_path):
     """Three thousand batches for a hundred thousand trips."""
     path = tmp_path / "pace.txt"

@@ -19,7 +19,7 @@ from tpusim.hardware.pod import parse_topology
 from tpusim.machine.placement import pod_of as placed_on
 from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.pipeline.stages import lower
-from tpusim.program.steps import Branch, Choice, Kernel, Loop, Wait
+from tpusim.program.steps import Branch, ChannelTransfer, Choice, Kernel, Loop, Wait
 from tpusim.program.work import Work
 from tpusim.timeline.records import encode_timeline
 
@@ -282,6 +282,15 @@ RING = ring_of(*range(16))
 TWO_RINGS = ring_of(*range(8)) + ring_of(*range(8, 16))
 
 
+def exchange(pairs):
+    """Return the steps of a message between some pairs of devices."""
+    both = {"n_bytes": 1e6, "channel_id": 1, "pairs": pairs}
+    receive = ChannelTransfer(name="r", opcode="recv", is_send=False, **both)
+    send = ChannelTransfer(name="s", opcode="send", is_send=True, **both)
+    return receive, send, Wait(name="d", opcode="recv-done", needs=("r", "s"))
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
 @pytest.mark.parametrize(
     ("pairs", "order"),
     [
@@ -294,10 +303,15 @@ TWO_RINGS = ring_of(*range(8)) + ring_of(*range(8, 16))
         (((0, 5), (5, 3), (1, 2)), "listed"),
     ],
 )
-def test_devices_are_numbered_along_a_ring_if_pairs_are_one(pairs, order):
+def test_devices_are_numbered_along_a_ring_if_pairs_are_one(pairs, order, is_sent):
     """A cycle or a chain of all 16 is of a mesh of one axis; two rings, or one of half of them, are not."""
-    permute = collective("collective-permute", 1e6, pairs=pairs)
-    assert run("v5e:4x4", permute).device_order == order
+    steps = exchange(pairs) if is_sent else (collective("collective-permute", 1e6, pairs=pairs),)
+    assert run("v5e:4x4", *steps).device_order == order
+
+
+def test_devices_that_do_not_meet_are_on_no_ring():
+    """Nothing says that their mesh has one axis."""
+    assert simulate_pod([program_of(KERNEL, devices=16)], CHIP).device_order == "listed"
 
 
 def test_the_hops_of_a_ring_are_those_of_its_order():

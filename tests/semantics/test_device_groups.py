@@ -70,18 +70,24 @@ def test_pairs_are_of_replicas_or_partitions(channel, pairs):
     assert device_pairs(*module_of(line)) == pairs
 
 
-def test_pairs_of_a_send_are_read_from_its_attributes():
-    """And None says that anybody may come."""
-    line = "(f32[8]{{0}}, u32[], token[]) send(%x, %t), channel_id=1{}"
-    stated = ', frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,2}}"}'
-    sends = []
-    for attributes in ("", stated):
-        text = f"%t = token[] after-all()\n  %s = {line.format(attributes)}\n  ROOT %c = f32[8]{{0}} copy(%x)"
-        module = module_of("f32[8]{0} copy(%x)", "num_partitions=4")[0]
-        source = module.source.text.replace("ROOT %c = f32[8]{0} copy(%x)", text)
-        module = parse_module(SourceText("m.hlo", source))
-        sends.append(channel_pairs(module, module.entry["s"]))
-    assert sends == [None, ((0, 1), (1, 2))]
+@pytest.mark.parametrize(
+    ("stated", "pairs"),
+    [
+        ("", None),
+        ('{_xla_send_recv_source_target_pairs="{{0,1},{1,2}}"}', ((0, 1), (1, 2))),
+        ("{_xla_send_recv_source_target_pairs={{0,1},{1,2}}}", ((0, 1), (1, 2))),
+        ('{a={_xla_send_recv_source_target_pairs="{{0,1}}"}}', None),
+    ],
+)
+def test_pairs_of_a_send_are_read_from_its_attributes(stated, pairs):
+    """In quotes, and without as XLA prints them; None says that anybody may come."""
+    attributes = f", frontend_attributes={stated}" if stated else ""
+    line = f"(f32[8]{{0}}, u32[], token[]) send(%x, %t), channel_id=1{attributes}"
+    text = f"%t = token[] after-all()\n  %s = {line}\n  ROOT %c = f32[8]{{0}} copy(%x)"
+    module = module_of("f32[8]{0} copy(%x)", "num_partitions=4")[0]
+    source = module.source.text.replace("ROOT %c = f32[8]{0} copy(%x)", text)
+    module = parse_module(SourceText("m.hlo", source))
+    assert channel_pairs(module, module.entry["s"]) == pairs
 
 
 @pytest.mark.parametrize(

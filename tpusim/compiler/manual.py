@@ -20,6 +20,7 @@ from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ComputationLayout
+from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
@@ -162,7 +163,7 @@ def _target_of(node: Node) -> str:
 
 
 def _text(node: Node) -> str:
-    return str(node.attributes.get("frontend_attributes", "")).replace('\\"', '"')
+    return " ".join(frontend_attributes(node.attributes).values())
 
 
 def _shardings(node: Node) -> list[str]:
@@ -175,7 +176,7 @@ def _shardings(node: Node) -> list[str]:
 
 def _axes(draft: Draft) -> dict[str, int]:
     """Return the axes of the mesh and how many devices each has."""
-    stated = str(draft.attributes.get("frontend_attributes", ""))
+    stated = " ".join(frontend_attributes(draft.attributes).values())
     meshes = [{name: int(size) for name, size in _AXIS.findall(mesh)} for mesh in _MESH.findall(stated)]
     return max(meshes, key=lambda mesh: prod(mesh.values()), default={})
 

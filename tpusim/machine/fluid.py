@@ -167,6 +167,10 @@ class SharedMemory(Fluid[MemoryFlow]):
         # The rate of all that are held together, and the time since there was none.
         self._held_rate, self._passed_ps = 0.0, 0
 
+    def least_ps(self, n_bytes: float) -> int:
+        """Return how long ``n_bytes`` take at least, if nothing else is moved."""
+        return int(n_bytes / self._bytes_per_ps)
+
     def transfer(self, n_bytes: float, at_most: float = inf) -> Event:
         """Begin to move ``n_bytes``, at most ``at_most`` bytes per picosecond; return the event of its end, whose value
         is when that was.

@@ -184,10 +184,13 @@ def devices_of(program: Program, run_on: int) -> DeviceSet:
 
 
 def _has_one_axis(program: Program, device_count: int) -> bool:
-    """Return whether all collectives are along a single axis of all devices: JAX lays such a mesh along a ring."""
-    permutes = {step.pairs for step in program.collectives if step.pairs}
-    groups = (step for step in program.collectives if not step.pairs)
-    return all(is_one_line(pairs, device_count) for pairs in permutes) and all(
+    """Return whether all that devices exchange is along a single axis of all: JAX lays such a mesh along a ring."""
+    sent = {step.pairs for step in program.collectives if step.pairs}
+    sent |= {step.pairs for step in program.channel_ends if step.pairs}
+    groups = [step for step in program.collectives if not step.pairs]
+    if not sent and not groups:
+        return False
+    return all(is_one_line(pairs, device_count) for pairs in sent) and all(
         len(step.groups) == 1 or step.group_size == program.devices_needed for step in groups
     )
 

@@ -56,6 +56,11 @@ class Played:
         """Whether what follows is like what was played, whatever is under way beside it."""
         return self._records >= self._enough
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether so much was played beyond that, that the first trip of each loop has to do."""
+        return self._records >= (self._enough + self._most) // 2
+
     def record(self) -> None:
         """Count a record; raise UnsupportedError if what tells trips or devices apart takes far too many."""
         self._records += 1
@@ -99,12 +104,13 @@ class LoopWatch:
     the next will be the same. Groups of devices that have nothing to do with each other, and share no link, may each
     keep a time of their own: but a delay passes on by at least one device with each trip, so that after as many trips
     without a change, for which ``patience`` is asked, there is none to come. Then all jump ``steady_after`` one trip;
-    or, ``enough_after`` one, what was played has to do: where enough was before the visit, its first trip.
+    or, ``enough_after`` one, what was played has to do: where enough was before the visit, its ``least_trips``.
     """
 
-    def __init__(self, cohorts: int, patience: Callable[[], float], *, is_enough: bool = False) -> None:
+    def __init__(self, cohorts: int, patience: Callable[[], float], *, least_trips: int = 0) -> None:
         self.steady_after: float = inf
-        self.enough_after: float = 1 if is_enough else inf
+        self.was_enough = least_trips > 0
+        self.enough_after: float = least_trips or inf
         self._count = cohorts
         self._patience = patience
         self._trip: dict[int, int] = {}

@@ -146,7 +146,13 @@ def send(site: Site, instruction: Instruction, operands: list[Any]) -> Waiting:
 
     # The receive comes before the send: without a slot there is no memory that the value could go to.
     yield from _until(site, instruction, instruction, lambda: bool(open_slots()), peers)
-    open_slots()[0].values.append(operands[0])
+    slot = open_slots()[0]
+    if peers is None and slot.receiver == site.device_number and site.module.device_count > 1:
+        raise SimulationError(
+            f"{instruction.name!r} would send from device {slot.receiver} to itself on {_named(instruction)}: state "
+            "which device sends to which, in frontend_attributes as _xla_send_recv_source_target_pairs"
+        )
+    slot.values.append(operands[0])
     return context
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from tpusim.errors import SimulationError
 from tpusim.hardware.units import HBM, ICI, UNITS
 from tpusim.machine.core import Activity, Core, at_once, runs
 from tpusim.machine.events import Event
@@ -48,7 +49,21 @@ def _begin_send(core: Core, step: ChannelTransfer, peers: tuple[int, ...]) -> Ac
         # It is another device that is late, whatever the wait is called.
         late = {LATE: waited_ps} if waited_ps else {}
         core.record(step, start_ps, bound_by="waiting for a recv", is_wait=True, parts=late)
+    if step.pairs is None and slot.receiver == number:
+        _check_alone(core, step)
     core.start(step, _send(core, step, slot), _WHAT)
+
+
+def _check_alone(core: Core, step: ChannelTransfer) -> None:
+    """Raise SimulationError if others run the program of a device that would send to itself: which one is not known."""
+    cohort = core.device.cohort
+    count = sum(len(one.members) for one in core.device.world.cohorts if one.program is cohort.program)
+    if count > 1:
+        raise SimulationError(
+            f"device {cohort.number} at {cohort.place_of(step)} would send to itself on channel {step.channel_id}, "
+            f"though {count} devices run the program: state which device sends to which, in frontend_attributes as "
+            "_xla_send_recv_source_target_pairs, of the send and the recv"
+        )
 
 
 def _exchange_outside(core: Core, step: ChannelTransfer) -> Activity:

@@ -14,6 +14,7 @@ from tpusim.machine.core import Activity, Core, Holding, at_once, runs
 from tpusim.machine.costs import Traits
 from tpusim.machine.device import Trips, Visit
 from tpusim.machine.events import Event
+from tpusim.machine.host.queues import WAIT_AT_QUEUE
 from tpusim.machine.world import MOST_PLAYED_TRIPS, LoopWatch
 from tpusim.program.steps import AnyStep, Branch, Call, Loop, Wait
 from tpusim.timeline.records import SPARSECORE
@@ -27,14 +28,31 @@ def run_wait(_core: Core, _step: Wait) -> None:
 
 @runs(Loop)
 def run_loop(core: Core, loop: Loop) -> Holding:
+    """Run the trips of a loop, or let the clock jump over a visit like the ones before.
+
+    The first trips of a visit find the host's queues as what is between the visits has left them: where enough was
+    played, it is whole visits that stand for others.
+    """
+    watch, trips = _watch(core, loop), core.device.chooser.chosen(loop, loop.trips)
+    begin_ps, mark, visits = core.now_ps, core.recorded.mark(), _visits_before(core, loop)
+    if visits and (watch.was_enough if watch else core.device.world.played.is_enough and not _may_differ(core, loop)):
+        # In turns: hosts that draw their times do so anew at each visit.
+        visits.rotate()
+        core.recorded.replay(visits[0].recorded, begin_ps)
+        yield from _pass(core, loop, trips, visits[0].duration_ps)
+        return
+    yield from _run_trips(core, loop, trips, watch)
+    if visits is not None:
+        visits.append(_visited(core, begin_ps, mark))
+
+
+def _run_trips(core: Core, loop: Loop, trips: int, watch: LoopWatch | None) -> Holding:
     """Run trips until one repeats the one before it exactly, then let the clock jump over the rest.
 
     A trip repeats if nothing was under way beside the core when it began and when it ended: then nothing tells the next
     one from it. Where devices wait for each other in the loop, all have to agree to jump.
     """
-    device, world = core.device, core.device.world
-    watch, done = _watch(core, loop), 0
-    trips = device.chooser.chosen(loop, loop.trips)
+    device, done = core.device, 0
     known = _known_trips(core, loop)
     rounds = _Rounds(core, loop) if known else None
     played = _Played(core, loop)
@@ -58,14 +76,22 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         if known and rounds and is_alone and rounds.is_whole and (choices := device.chooser.kept(made)) is not None:
             _enter(known, choices, _visited(core, begin_ps, mark))
         if watch:
-            was_alone = is_alone and not _is_paced(core, world.costs.loop(loop))
-            watch.end(device.number, core.now_ps - begin_ps, was_alone=was_alone, is_enough=world.is_enough(done))
+            was_alone = is_alone and not _is_paced(core, device.world.costs.loop(loop))
+            is_enough = _are_enough(core, loop, done)
+            watch.end(device.number, core.now_ps - begin_ps, was_alone=was_alone, is_enough=is_enough)
         steady_ps = _steady_ps(core, loop, watch, done, begin_ps if is_alone else None)
         if done < trips and steady_ps is not None:
             done += yield from played.jump(trips - done, steady_ps)
         elif done < trips and (done >= watch.enough_after if watch else _is_enough(core, loop, done)):
             done += yield from played.jump_in_rounds(trips - done)
     yield loop.condition
+
+
+_LEAST_PACED_TRIPS = 16
+"""Trips that are played of a loop that meets a host with a pace: the first ones find its queues full, or empty."""
+
+_MOST_VISITS = 64
+"""Visits of such a loop that stand for others, in turns."""
 
 
 class _Played:
@@ -92,7 +118,7 @@ class _Played:
         ends = [(self._core.recorded.mark(), self._core.now_ps), *reversed(self._begins)]
         lengths_ps = [end[1] - begin[1] for end, begin in pairwise(ends)]
         at = lengths_ps.index(steady_ps) if steady_ps in lengths_ps else 0
-        yield from _count(self._core, self._loop, (ends[at + 1][0], ends[at][0]), left, left * steady_ps)
+        yield from _count(self._core, self._loop, (ends[at + 1][0], ends[at][0]), left, steady_ps, 1)
         return left
 
     def jump_in_rounds(self, left: int) -> Generator[Event, Any, int]:
@@ -113,7 +139,7 @@ class _Played:
         if len(self._begins) > 1:
             device = self._core.device
             device.world.steady_ps[id(self._loop), device.number] = round_ps // self._round
-        yield from _count(self._core, self._loop, (begin, self._core.recorded.mark()), times, times * round_ps)
+        yield from _count(self._core, self._loop, (begin, self._core.recorded.mark()), times, round_ps, self._round)
         return left
 
 
@@ -157,14 +183,28 @@ class _Rounds:
             return 0
         core.device.chooser.jumps += 1
         core.device.counted.add(visited)
-        yield from _count(core, self._loop, (mark, core.recorded.mark()), rounds, rounds * (core.now_ps - begin_ps))
+        yield from _count(core, self._loop, (mark, core.recorded.mark()), rounds, core.now_ps - begin_ps, done - first)
         return rounds * (done - first)
 
 
-def _count(core: Core, loop: Loop, span: tuple[int, int], times: int, rest_ps: int) -> Activity:
-    """Count what was recorded between two marks so many times more, and let the clock jump over that."""
+def _count(core: Core, loop: Loop, span: tuple[int, int], times: int, round_ps: int, round_trips: int) -> Activity:
+    """Count the trips that were recorded between two marks so many times more, and let the clock jump over that."""
+    rest_ps = times * round_ps
     core.recorded.repeat(loop.name, span, (core.now_ps, core.now_ps + rest_ps), times)
+    yield from _pass(core, loop, times * round_trips, rest_ps)
+
+
+def _pass(core: Core, loop: Loop, trips: int, rest_ps: int) -> Activity:
+    """Let the clock jump over trips of a loop that take ``rest_ps``, or longer if the host does at its pace."""
+    begin_ps, meetings = core.now_ps, core.device.host.meetings(loop, trips)
     yield core.env.timeout(rest_ps)
+    if meetings:
+        slowest = max(meetings, key=lambda meeting: meeting.least_ps)
+        if slowest.least_ps > rest_ps:
+            yield core.env.timeout(slowest.least_ps - rest_ps)
+            core.record(slowest.step, begin_ps + rest_ps, bound_by=WAIT_AT_QUEUE[slowest.step.to_host], is_wait=True)
+    for meeting in meetings:
+        core.device.host.land(meeting, core.now_ps - begin_ps)
 
 
 def _jump(core: Core, step: AnyStep) -> Activity:
@@ -197,9 +237,9 @@ def _watch(core: Core, loop: Loop) -> LoopWatch | None:
         return None
     key = id(loop), visit
     if key not in world.loop_watches:
-        is_enough = world.played.is_enough
+        least_trips = _least_trips(core, loop) if world.played.is_enough else 0
         patience = partial(_patience, core, loop)
-        watch = LoopWatch(len(world.cohorts), patience, is_enough=is_enough)
+        watch = LoopWatch(len(world.cohorts), patience, least_trips=least_trips)
         world.loop_watches[key] = watch
     return world.loop_watches[key]
 
@@ -228,10 +268,38 @@ def _steady_ps(core: Core, loop: Loop, watch: LoopWatch | None, done: int, begin
 
 def _is_enough(core: Core, loop: Loop, done: int) -> bool:
     """Return whether the trips that a device by itself has played stand for all to come."""
+    return not _may_differ(core, loop) and _are_enough(core, loop, done)
+
+
+def _are_enough(core: Core, loop: Loop, done: int) -> bool:
+    """Return whether so many trips of a visit were played that they stand for the rest."""
+    return core.device.world.is_enough(done) and done >= _least_trips(core, loop)
+
+
+def _least_trips(core: Core, loop: Loop) -> int:
+    """Return how many trips of a visit have to be played, though enough was played before."""
     device = core.device
-    traits = device.world.costs.loop(loop)
-    may_differ = traits.varies or _waits_for_others(core, traits) or (traits.meets_host and device.host.will_end)
-    return not may_differ and device.world.is_enough(done)
+    is_first_special = _meets_queue(core, loop) and not device.world.played.is_spent
+    return _LEAST_PACED_TRIPS if is_first_special else 1
+
+
+def _may_differ(core: Core, loop: Loop) -> bool:
+    """Return whether visits or trips of a device by itself are unlike others, whatever was played."""
+    traits = core.device.world.costs.loop(loop)
+    return traits.varies or _waits_for_others(core, traits) or (traits.meets_host and core.device.host.will_end)
+
+
+def _meets_queue(core: Core, loop: Loop) -> bool:
+    """Return whether a loop meets a host that has a pace of its own."""
+    host = core.device.host
+    return core.device.world.costs.loop(loop).meets_host and (host.infeed is not None or host.outfeed is not None)
+
+
+def _visits_before(core: Core, loop: Loop) -> deque[Visit] | None:
+    """Return the last visits that were played to a loop that meets a host with a pace; None for another loop."""
+    if not _meets_queue(core, loop):
+        return None
+    return core.device.paced_visits.setdefault((id(loop), core.call), deque(maxlen=_MOST_VISITS))
 
 
 def _known_trips(core: Core, loop: Loop) -> Trips | None:

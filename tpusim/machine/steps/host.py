@@ -8,6 +8,7 @@ from __future__ import annotations
 from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, UNITS
 from tpusim.machine.core import Activity, Core, runs
 from tpusim.machine.events import Event
+from tpusim.machine.host.queues import WAIT_AT_QUEUE
 from tpusim.machine.waits import HOST as HOST_END
 from tpusim.program.steps import HostTransfer
 from tpusim.units import seconds_to_ps
@@ -21,9 +22,9 @@ def run_host(core: Core, step: HostTransfer) -> Activity | None:
         core.start(step, _transfer(core, step, "host"), "the host")
         return None
     if step.to_host and queues.outfeed is not None:
-        return _queued(core, step, queues.send(queues.outfeed, step.n_bytes), "outfeed full")
+        return _queued(core, step, queues.send(queues.outfeed, step.n_bytes), WAIT_AT_QUEUE[True])
     if not step.to_host and queues.infeed is not None:
-        return _queued(core, step, queues.infeed.get(), "infeed starved")
+        return _queued(core, step, queues.infeed.get(), WAIT_AT_QUEUE[False])
     return _transfer(core, step, core.row)
 
 

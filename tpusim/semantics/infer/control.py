@@ -16,19 +16,44 @@ from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, compatible
 
 # The parser keeps the attribute as text: its values are rarely needed.
 # Never going back: a way back for each character takes a hundred times the memory of the text.
-_FRONTEND = re.compile(r'([\w.\-]++|"(?:[^"\\]++|\\.)*+")\s*+=\s*+("(?:[^"\\]++|\\.)*+")')
+_STRING = r'"(?:[^"\\]++|\\.)*+"'
+_FRONTEND = re.compile(rf"([\w.\-]++|{_STRING})\s*+=\s*+({_STRING}|\{{)")
+_UP_TO_BRACE = re.compile(rf'(?:[^"{{}}]++|{_STRING})*+([{{}}])')
 
 
 def frontend_attributes(site_attributes: dict[str, object]) -> dict[str, str]:
-    """Return the quoted values of ``frontend_attributes`` by key; those that are objects are left out."""
-    found = {}
-    for key, value in _FRONTEND.findall(str(site_attributes.get("frontend_attributes", ""))):
-        try:
-            found[key.strip('"')] = str(json.loads(value))
-        except ValueError:
-            # HLO has escapes of C that JSON lacks: the text then stands for itself.
-            found[key.strip('"')] = value[1:-1]
+    """Return the values of ``frontend_attributes`` by key, without the quotes; those in braces as they stand.
+
+    XLA prints what begins and ends as an object does without quotes, whatever is in it.
+    """
+    text, found = str(site_attributes.get("frontend_attributes", "")), {}
+    match = _FRONTEND.search(text)
+    while match:
+        key, value, end = match[1].strip('"'), match[2], match.end()
+        if value == "{":
+            end = _end_of_braces(text, end)
+            found[key] = text[match.start(2) : end]
+        else:
+            found[key] = _unquoted(value)
+        match = _FRONTEND.search(text, end)
     return found
+
+
+def _end_of_braces(text: str, position: int) -> int:
+    """Return where the brace is closed that was opened before a place; those inside strings do not count."""
+    depth = 1
+    while depth and (match := _UP_TO_BRACE.match(text, position)):
+        depth += 1 if match[1] == "{" else -1
+        position = match.end()
+    return position
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return str(json.loads(value))
+    except ValueError:
+        # HLO has escapes of C that JSON lacks: the text then stands for itself.
+        return value[1:-1]
 
 
 @infers("get-tuple-element")

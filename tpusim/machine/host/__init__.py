@@ -1,0 +1,1 @@
+"""The host behind the queues of a device."""
