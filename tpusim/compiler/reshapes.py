@@ -1,4 +1,4 @@
-"""Pass 3: work on the elements of a reshaped array moves to the shape in which the array lies.
+"""Work on the elements of a reshaped array moves to the shape in which the array lies.
 
 Where rows are split into groups, and what is made of them element by element is summed up or put together again,
 nothing has to be split but the sums: a group norm takes its sums over the pixels first, and then over the few channels
