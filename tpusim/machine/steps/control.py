@@ -282,7 +282,7 @@ def run_call(core: Core, call: Call) -> Holding | None:
     """Run a called computation here, or beside the core on the sparse cores."""
     if call.is_async:
         # At the costs of this core: how long a sparse core takes for a kernel is published nowhere.
-        beside = Core(core.device, SPARSECORE, core.recorded.beside(core.now_ps), call.name)
+        beside = core.beside(SPARSECORE, call.name)
         played = core.device.world.played
         ended = core.start(call, beside.run(call.body) if played.takes_call() else at_once(), "a call")
         ended.callbacks.append(played.call_ended)
