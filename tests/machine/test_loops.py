@@ -154,6 +154,48 @@ def test_what_trips_start_is_counted_for_all_of_them(monkeypatch, beside):
     assert count_of("c", run("v5e:2x2", beside, loop)) == 1 + 10**6
 
 
+def looped(times: int, *body) -> tuple[Loop]:
+    """Return a loop of some steps."""
+    return (Loop(name="l", opcode="while", trips=times, body=body),)
+
+
+def chosen(times: int, *body) -> tuple[Loop]:
+    """Return a loop of which every second trip runs some steps twice."""
+    branch = Branch(name="b", opcode="conditional", branches=((), body), choices=(Choice((0, 1)),))
+    return looped(times, *body, branch)
+
+
+def called(times: int, *body) -> tuple[Call, ...]:
+    """Return calls of some steps, one after the other."""
+    return tuple(Call(name=f"call{number}", opcode="call", body=body) for number in range(times))
+
+
+@pytest.mark.parametrize("again", [looped, chosen, called])
+def test_no_trip_in_which_something_lands_stands_for_others(monkeypatch, again):
+    """A copy slows the first of some trips, and not those behind it."""
+    short_of_records(monkeypatch)
+    monkeypatch.setattr(control, "_SHOWN_TRIPS", 0)
+    delays_ps = {
+        run("v5e:1x1", COPY, *steps).last.total_ps - run("v5e:1x1", *steps).last.total_ps
+        for steps in (again(times, READING) for times in (2, 200))
+    }
+    assert len(delays_ps) == 1
+    assert min(delays_ps) > 0
+
+
+def test_trips_in_which_something_lands_are_bounded(monkeypatch):
+    """Copies land in all of them; each level of loops would else play its trips twice, and levels multiply."""
+    monkeypatch.setattr(world, "_MORE_RECORDS", 2**10)
+    short_of_records(monkeypatch)
+    steps = (READING,)
+    for level in range(40):
+        copy = msgspec.structs.replace(COPY, name=f"c{level}")
+        steps = (copy, Loop(name=f"l{level}", opcode="while", trips=9, body=steps))
+    found = run("v5e:1x1", *steps)
+    assert count_of("s", found) == 9**40
+    assert len(found.last.records) < 2**11
+
+
 @pytest.mark.parametrize("body", [(COPY, DONE, KERNEL), (KERNEL,), (COPY, KERNEL, DONE, READING)])
 def test_a_trip_that_leaves_nothing_under_way_stands_for_all_to_come(body):
     """Of a thousand trips one is played: each step has as many records as in one trip, counted a thousand times."""

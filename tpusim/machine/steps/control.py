@@ -37,7 +37,7 @@ def run_loop(core: Core, loop: Loop) -> Holding:
     trips = device.chooser.chosen(loop, loop.trips)
     known = _known_trips(core, loop)
     rounds = _Rounds(core, loop) if known else None
-    played = _Played(core, loop)
+    played, before = _Played(core, loop), _Before(core)
     while done < trips:
         if rounds and (again := (yield from rounds.jump(done, trips))):
             done += again
@@ -54,6 +54,9 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         yield from _jump(core, loop)
         yield loop.body
         done += 1
+        if not watch and before.has_landed():
+            played.forget()
+            continue
         is_alone = was_alone and device.is_alone
         if known and rounds and is_alone and rounds.is_whole and (choices := device.chooser.kept(made)) is not None:
             _enter(known, choices, _visited(core, begin_ps, mark))
@@ -63,9 +66,25 @@ def run_loop(core: Core, loop: Loop) -> Holding:
         steady_ps = _steady_ps(core, loop, watch, done, begin_ps if is_alone else None)
         if done < trips and steady_ps is not None:
             done += yield from played.jump(trips - done, steady_ps)
-        elif done < trips and (done >= watch.enough_after if watch else _is_enough(core, loop, done)):
+        elif done < trips and (done >= watch.enough_after if watch else _is_enough(core, loop, played.count)):
             done += yield from played.jump_in_rounds(trips - done)
     yield loop.condition
+
+
+class _Before:
+    """What was under way beside a core before it came to some steps."""
+
+    def __init__(self, core: Core) -> None:
+        self._device = core.device
+        self._begun, self._left = core.device.under_way.begun, len(core.device.under_way)
+
+    def has_landed(self) -> bool:
+        """Return whether some of it has landed since this was last asked, and the steps may be played without it.
+
+        What goes on without it is not like that, and is faster.
+        """
+        before, self._left = self._left, self._device.under_way.up_to(self._begun)
+        return self._left < before and self._device.world.played.has_room
 
 
 class _Played:
@@ -82,6 +101,16 @@ class _Played:
         """Note that a trip begins; return its place in what is recorded and the time."""
         self._begins.append((self._core.recorded.mark(), self._core.now_ps))
         return self._begins[-1]
+
+    @property
+    def count(self) -> int:
+        """How many trips may stand for others."""
+        return len(self._begins)
+
+    def forget(self) -> None:
+        """Let the trips that were played so far stand for no others."""
+        self._begins.clear()
+        self._round = self._to_play = 0
 
     def jump(self, left: int, steady_ps: int) -> Generator[Event, Any, int]:
         """Let the clock jump over the trips that are left, as long as steady ones are; return how many these were.
@@ -131,6 +160,7 @@ class _Rounds:
     def __init__(self, core: Core, loop: Loop) -> None:
         self._core, self._loop, self._jumps = core, loop, core.device.chooser.jumps
         self._begun: dict[tuple[int, ...], tuple[int, int, int]] = {}
+        self._before = _Before(core)
 
     @property
     def is_whole(self) -> bool:
@@ -143,7 +173,7 @@ class _Rounds:
         visited = id(self._loop), core.call
         if done < _SHOWN_TRIPS and visited not in core.device.counted:
             return 0
-        if not core.device.is_alone:
+        if self._before.has_landed() or not core.device.is_alone:
             self._begun.clear()
             return 0
         state = core.device.chooser.state(self._loop)
@@ -300,7 +330,7 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     if id(steps) not in device.cohort.program.shared_lists:
         yield steps
         return
-    was_alone, known = device.is_alone, device.visits.get((id(steps), core.call))
+    before, was_alone, known = _Before(core), device.is_alone, device.visits.get((id(steps), core.call))
     if was_alone and known is not None:
         yield from _again(core, known)
         return
@@ -308,7 +338,7 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     yield steps
     traits = device.world.costs.traits(steps)
     may_differ = traits.varies or _is_paced(core, traits) or _waits_for_others(core, traits)
-    if was_alone and device.is_alone and not may_differ:
+    if was_alone and device.is_alone and not (may_differ or before.has_landed()):
         device.visits[id(steps), core.call] = _visited(core, begin_ps, mark)
 
 

@@ -39,10 +39,10 @@ def _begin(core: Core, copy: Copy) -> Event:
 
     def end(_: Event) -> None:
         core.record(copy, start_ps, **cost.details)
-        device.in_flight -= 1
+        device.under_way.end(number)
         landed.succeed()
 
-    device.in_flight += 1
+    number = device.under_way.begin()
     call_after(core.env, latency_ps, move)
     return landed
 
