@@ -79,6 +79,23 @@ class GroupPlans:
         loads = [Load(load.links[start:end], load.n_bytes[start:end]) for start, end in spans]
         return [plan._replace(load=own) for plan, own in zip(plans, loads, strict=True)]
 
+    def passing_of_each(self, groups: Sequence[Group], plans: Sequence[CommunicationPlan]) -> list[float]:
+        """Return by group, with its plan, what the links carry of one of its chips and those on its ways, on average.
+
+        Bytes of all groups count: those of others go through its chips as well.
+        """
+        places = np.arange(len(groups))
+        senders = chips_left(np.concatenate([plan.load.links for plan in plans]), self._pod)
+        n_bytes = np.concatenate([plan.load.n_bytes for plan in plans])
+        is_chip, count = senders >= 0, self._pod.chip_count
+        by_chip = np.bincount(senders[is_chip], n_bytes[is_chip], count)
+        ways = places.repeat([len(plan.load.links) for plan in plans])[is_chip] * count + senders[is_chip]
+        own = places.repeat(list(map(len, groups))) * count + self._chips(groups)
+        owners, chips = np.divmod(np.unique(np.concatenate([ways, own])), count)
+        means = np.bincount(owners, by_chip[chips]) / np.bincount(owners)
+        # In which order the bytes of a chip are added up is chance: groups that lie alike have the same.
+        return [float(f"{mean:.12g}") for mean in means.tolist()]
+
     def message(self, source: int, target: int) -> CommunicationPlan:
         """Return what a message between two devices asks of the network."""
         return round_what_is_down(plan_messages(self._pod, [(source, target, 1.0)]), self._pod)

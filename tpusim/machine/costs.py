@@ -148,6 +148,12 @@ class Costs:
         self.shares = ByIdentity(self._shares, alike)
         self.plan = ByIdentity(self._plan, alike)
         self.plan_of_each = ByIdentity(self._plan_of_each, alike)
+        self._passing: ByIdentity[Collective, [DeviceSet], list[float]] = ByIdentity(
+            lambda step, devices: self._group_plans.passing_of_each(
+                self.groups(step, devices), self.plan_of_each(step, devices)
+            ),
+            alike,
+        )
         self.latencies_ps: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
             lambda step, devices: [self.latency_ps(plan) for plan in self.plan_of_each(step, devices)], alike
         )
@@ -297,15 +303,19 @@ class Costs:
         return {member: tuple(sorted(own)) for member, own in found.items()}
 
     def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:
-        """Return the plan with the most hops among those of a device's own groups, with what all of them carry."""
-        of_each = self.plan_of_each(step, devices)
-        plans = [of_each[place] for place in self.places(step, devices, number)]
-        if len(plans) < 2:
-            return plans[0] if plans else self._group_plans.at_once(step, ())
+        """Return the plan with the most hops among those of a device's own groups, with what all of them carry.
+
+        What passes through its chip is of the groups of others as well, as where one device stands for all.
+        """
+        places = self.places(step, devices, number)
+        if not places:
+            return self._group_plans.at_once(step, ())
+        of_each, passing = self.plan_of_each(step, devices), self._passing(step, devices)
         # A device of a permute may send and receive, in two pairs.
+        plans = [of_each[place] for place in places]
         longest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
-        carried, passing = (sum(column) for column in zip(*((p.carried, p.passing) for p in plans), strict=True))
-        return longest._replace(carried=carried, passing=passing)
+        mean = sum([passing[place] for place in places]) / len(places)
+        return longest._replace(carried=sum([plan.carried for plan in plans]), passing=mean)
 
     def _other_plans(
         self, step: Collective, devices: DeviceSet, members: tuple[int, ...]
