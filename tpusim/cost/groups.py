@@ -8,7 +8,8 @@ Chips that are joined as a graph says have no such places, and where a link is d
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from math import fsum
 
@@ -164,3 +165,27 @@ class GroupPlans:
     def _chips(self, groups: Sequence[Group]) -> np.ndarray:
         """Return the chips of groups, one after the other."""
         return self._chip_of[np.fromiter(chain.from_iterable(groups), np.int64)]
+
+
+def meet_alike(each: Sequence[Sequence[CommunicationPlan]], *, overlap: bool) -> bool:
+    """Return whether all groups of each of some collectives meet as many bytes of the same ones on their links.
+
+    Then the groups of one get the same shares of links, whichever of the collectives are under way beside it. Those
+    that ``overlap`` are to share no link among their own groups: together they would get less of it than one by one.
+    """
+    met: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for number, plans in enumerate(each):
+        for link, n_bytes in chain.from_iterable(map(_by_link, plans)):
+            met[link].append((number, n_bytes))
+    if overlap and any(len(users) > len(dict(users)) for users in met.values()):
+        return False
+    names: dict[tuple[tuple[int, float], ...], int] = {}
+    names_of = {link: names.setdefault(tuple(sorted(users)), len(names)) for link, users in met.items()}
+    return all(
+        len({tuple(sorted((names_of[link], n_bytes) for link, n_bytes in _by_link(plan))) for plan in plans}) <= 1
+        for plans in each
+    )
+
+
+def _by_link(plan: CommunicationPlan) -> Iterable[tuple[int, float]]:
+    return zip(plan.load.links.tolist(), plan.load.n_bytes.tolist(), strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -238,7 +238,8 @@ class Costs:
 
     def rates_of(self, number: int) -> tuple[tuple[str, float], ...]:
         """Return what of a device's rates is other than its fellows'."""
-        return tuple(sorted(self.chip.devices.get(str(number), {}).items()))
+        own = self.chip.devices.get(str(number), {})
+        return tuple(sorted((key, rate) for key, rate in own.items() if rate != 1.0))
 
     def kernels(self, number: int) -> KernelCosts:
         """Return the table of a device, which those share that are as fast."""
@@ -287,6 +288,15 @@ class Costs:
     def are_alike(self, step: Collective, devices: DeviceSet) -> bool:
         """Return whether all groups of a collective ask as much of the network, each of its own part."""
         return self._group_plans.are_alike(step, self.groups(step, devices))
+
+    def meet_alike(self, steps: Sequence[Collective], devices: DeviceSet) -> bool:
+        """Return whether all groups of a collective share links alike, of several those that overlap as well."""
+        distinct = {id(step): step for step in map(self._alike, steps)}.values()
+        if all(len(self.groups(step, devices)) < 2 for step in distinct):
+            return True
+        from tpusim.cost.groups import meet_alike
+
+        return meet_alike([self.plan_of_each(step, devices) for step in distinct], overlap=len(steps) > 1)
 
     def _plan_of_each(self, step: Collective, devices: DeviceSet) -> list[CommunicationPlan]:
         """Return the plan of each of a collective's groups by itself."""
