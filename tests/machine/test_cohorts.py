@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
 from tests.lowering.hlo import lower_module_text
@@ -11,9 +12,12 @@ from tests.machine.collectives import collective, program_of
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine import run
-from tpusim.machine.cohorts import Split, _settled, refined
+from tpusim.machine.cohorts import ONE_FOR_ALL, Split, _settled, cohorts_of, refined
 from tpusim.machine.costs import Costs
 from tpusim.machine.placement import RunOptions, assign, pod_of
+from tpusim.program.steps import Wait
+
+CHIP, WAYS = load_chip("v5e"), (RunOptions(False), RunOptions(False, True))
 
 
 def cut(groups, ends_ps, *, deep):
@@ -38,6 +42,56 @@ def test_a_deep_cut_parts_those_that_wait_for_a_late_one_as_well():
 def test_a_deep_cut_keeps_devices_together_whose_groups_are_alike():
     """Pairs of an early and a late device, whichever of them is named first: a sum has no order."""
     assert cut(((0, 1), (3, 2)), (5, 7, 5, 7), deep=True) == [(0, 2), (1, 3)]
+
+
+UNLIKE = ((7, 2, 0, 3), (5, 1, 6, 4))
+ALL, ROWS, BY_TWOS = ((0, 1, 2, 3, 4, 5, 6, 7),), ((0, 1), (2, 3), (4, 5), (6, 7)), ((0, 4), (2, 6), (1, 5), (3, 7))
+
+
+def beside(sync, started) -> tuple:
+    """Return an all-reduce of some groups that is started, and the reduce-scatter of others that runs beside it."""
+    start = collective("all-reduce", 4e6, started, is_async=True)
+    scatter = msgspec.structs.replace(collective("reduce-scatter", 4e6, sync), name="s")
+    return start, scatter, Wait(name="d", opcode="wait", needs=("c",))
+
+
+def ends_ps(found) -> tuple[int, int]:
+    """Return when the first and the last device of a run ended."""
+    totals_ps = [timeline.total_ps for timeline in found.timelines]
+    return min(totals_ps), max(totals_ps)
+
+
+def stands_for_all(text: str, *steps) -> bool:
+    """Return whether one device of eight stands for all."""
+    program, topology = program_of(*steps, devices=8), parse_topology(text)
+    chip = load_chip(topology.chip, {"devices.0.clock": 1.0})
+    costs = Costs(chip, pod_of([program], chip, topology))
+    return cohorts_of(costs, assign([program], 8), RunOptions(False)) == (ONE_FOR_ALL, ())
+
+
+@pytest.mark.parametrize("started", [ALL, ROWS, BY_TWOS])
+@pytest.mark.parametrize("sync", [UNLIKE, ALL, ROWS, BY_TWOS])
+@pytest.mark.parametrize("text", ["v5e:2x4", "v5e:1x8"])
+def test_devices_are_together_only_where_each_by_itself_ends_with_the_others(text, sync, started):
+    """Groups may ask for as much by themselves, and get less than others where another collective meets them."""
+    program, slice_ = program_of(*beside(sync, started), devices=8), parse_topology(text)
+    first, last = zip(*(ends_ps(run.simulate_pod([program], CHIP, slice_, None, way)) for way in WAYS), strict=True)
+    assert (first[0], last[0]) == pytest.approx((first[1], last[1]), abs=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "steps", "is_one"),
+    [
+        ("v5e:2x4", beside(UNLIKE, ALL), False),
+        ("v5e:2x4", beside(ROWS, ROWS), True),
+        ("v5e:2x4", (collective("all-gather", 4e6, ALL), collective("reduce-scatter", 4e6, ROWS)), True),
+        ("v5p:2x2x2", beside(ROWS, ALL), True),
+    ],
+    ids=["unlike", "rows", "one after the other", "all look the same"],
+)
+def test_one_device_stands_for_all_whose_groups_meet_alike(text, steps, is_one):
+    """One that is said to be as fast as its fellows is one of them."""
+    assert stands_for_all(text, *steps) == is_one
 
 
 def twin(colours, groups, *, is_ordered):

@@ -54,6 +54,25 @@ def test_every_element_but_the_own_one_is_added_by_all_cores(name, cores):
     assert record.duration_ps == max(record.units[unit] for unit in slots)
 
 
+@pytest.mark.parametrize(
+    ("kind", "groups"),
+    [
+        ("reduce-scatter", ((7, 2, 0, 3), (5, 1, 6, 4))),
+        ("all-gather", ((0, 6), (1, 7), (2, 4), (3, 5))),
+        ("all-to-all", ((0, 1, 2, 3), (4, 5, 6, 7))),
+    ],
+    ids=["across", "corners", "apart"],
+)
+def test_links_of_a_chip_are_as_busy_whoever_stands_for_whom(kind, groups):
+    """What other groups send through a chip keeps its links busy too, whether all are run or one for all."""
+    one, each = (
+        timeline.records[0].units["ici"]
+        for apart in (False, True)
+        for timeline in run("v5e:2x4", collective(kind, N_BYTES, groups, is_async=True), apart=apart).timelines[:1]
+    )
+    assert each == pytest.approx(one, rel=1e-9)
+
+
 def test_in_a_single_phase_each_device_adds_up_everything():
     """Three operands come in whole, and not three quarters of one."""
     whole = Algorithm("SinglePhaseRingSum", one_ring=True, single_phase=True)

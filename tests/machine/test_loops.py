@@ -21,11 +21,12 @@ from tpusim.machine.run import simulate_pod
 from tpusim.machine.steps import control
 from tpusim.machine.world import LoopWatch
 from tpusim.program.module import Program
-from tpusim.program.steps import Branch, Call, Choice, Copy, Kernel, Loop, Wait
+from tpusim.program.steps import Branch, Call, ChannelTransfer, Choice, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Stream, Work
 
 TRACES = Path(__file__).parents[2] / "traces"
 KERNEL = Kernel(name="k", opcode="fusion", work=Work(ops={"vector": 1e6}))
+SLOWER = Kernel(name="t", opcode="fusion", work=Work(ops={"vector": 3e6}))
 
 
 def only(devices: tuple[int, ...], *steps, name: str) -> Branch:
@@ -114,6 +115,87 @@ def test_devices_apart_jump_from_no_trip_beside_a_copy():
     assert any(record.count > 1 for record in many.timelines[0].records)
 
 
+BESIDE = pytest.mark.parametrize(
+    "beside",
+    [
+        COPY,
+        collective("all-reduce", 1e6, ((0, 1, 2, 3),), is_async=True),
+        HostTransfer(name="c", opcode="send", n_bytes=1e5, is_async=True),
+        ChannelTransfer(name="c", opcode="send", n_bytes=1e6, channel_id=1, is_send=True),
+        Call(name="c", opcode="async-start", body=(msgspec.structs.replace(SLOWER, name="c"),), is_async=True),
+    ],
+    ids=["copy", "collective", "host", "channel", "call"],
+)
+
+
+def short_of_records(monkeypatch) -> None:
+    """Let every trip stand for others, whatever is under way beside it."""
+    monkeypatch.setattr(world, "_PLAYED_RECORDS", 0)
+    monkeypatch.setattr(world, "_PLAYED_TIMES", 0)
+
+
+def count_of(name: str, run) -> int:
+    """Return how often a step of device 0 ran, as its records tell."""
+    return sum(record.count for record in run.timelines[0].records if record.name == name and not record.is_wait)
+
+
+@BESIDE
+def test_what_was_started_before_a_loop_is_counted_once(monkeypatch, beside):
+    """It lands in a trip that stands for all others."""
+    short_of_records(monkeypatch)
+    assert count_of("c", run("v5e:2x2", beside, Loop(name="l", opcode="while", trips=10**6, body=(SLOWER,)))) == 1
+
+
+@BESIDE
+def test_what_trips_start_is_counted_for_all_of_them(monkeypatch, beside):
+    """One begins before the loop, and in each trip one for the next."""
+    short_of_records(monkeypatch)
+    loop = Loop(name="l", opcode="while", trips=10**6, body=(DONE, beside, KERNEL))
+    assert count_of("c", run("v5e:2x2", beside, loop)) == 1 + 10**6
+
+
+def looped(times: int, *body) -> tuple[Loop]:
+    """Return a loop of some steps."""
+    return (Loop(name="l", opcode="while", trips=times, body=body),)
+
+
+def chosen(times: int, *body) -> tuple[Loop]:
+    """Return a loop of which every second trip runs some steps twice."""
+    branch = Branch(name="b", opcode="conditional", branches=((), body), choices=(Choice((0, 1)),))
+    return looped(times, *body, branch)
+
+
+def called(times: int, *body) -> tuple[Call, ...]:
+    """Return calls of some steps, one after the other."""
+    return tuple(Call(name=f"call{number}", opcode="call", body=body) for number in range(times))
+
+
+@pytest.mark.parametrize("again", [looped, chosen, called])
+def test_no_trip_in_which_something_lands_stands_for_others(monkeypatch, again):
+    """A copy slows the first of some trips, and not those behind it."""
+    short_of_records(monkeypatch)
+    monkeypatch.setattr(control, "_SHOWN_TRIPS", 0)
+    delays_ps = {
+        run("v5e:1x1", COPY, *steps).last.total_ps - run("v5e:1x1", *steps).last.total_ps
+        for steps in (again(times, READING) for times in (2, 200))
+    }
+    assert len(delays_ps) == 1
+    assert min(delays_ps) > 0
+
+
+def test_trips_in_which_something_lands_are_bounded(monkeypatch):
+    """Copies land in all of them; each level of loops would else play its trips twice, and levels multiply."""
+    monkeypatch.setattr(world, "_MORE_RECORDS", 2**10)
+    short_of_records(monkeypatch)
+    steps = (READING,)
+    for level in range(40):
+        copy = msgspec.structs.replace(COPY, name=f"c{level}")
+        steps = (copy, Loop(name=f"l{level}", opcode="while", trips=9, body=steps))
+    found = run("v5e:1x1", *steps)
+    assert count_of("s", found) == 9**40
+    assert len(found.last.records) < 2**11
+
+
 @pytest.mark.parametrize("body", [(COPY, DONE, KERNEL), (KERNEL,), (COPY, KERNEL, DONE, READING)])
 def test_a_trip_that_leaves_nothing_under_way_stands_for_all_to_come(body):
     """Of a thousand trips one is played: each step has as many records as in one trip, counted a thousand times."""
@@ -134,7 +216,6 @@ def test_a_second_call_repeats_its_loops_where_it_stands():
     assert (second.trips, second.end_ps - second.start_ps) == (8, first.end_ps - first.start_ps)
 
 
-SLOWER = Kernel(name="t", opcode="fusion", work=Work(ops={"vector": 3e6}))
 NUMBERS = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
 

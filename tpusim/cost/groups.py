@@ -8,7 +8,8 @@ Chips that are joined as a graph says have no such places, and where a link is d
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from math import fsum
 
@@ -79,6 +80,23 @@ class GroupPlans:
         loads = [Load(load.links[start:end], load.n_bytes[start:end]) for start, end in spans]
         return [plan._replace(load=own) for plan, own in zip(plans, loads, strict=True)]
 
+    def passing_of_each(self, groups: Sequence[Group], plans: Sequence[CommunicationPlan]) -> list[float]:
+        """Return by group, with its plan, what the links carry of one of its chips and those on its ways, on average.
+
+        Bytes of all groups count: those of others go through its chips as well.
+        """
+        places = np.arange(len(groups))
+        senders = chips_left(np.concatenate([plan.load.links for plan in plans]), self._pod)
+        n_bytes = np.concatenate([plan.load.n_bytes for plan in plans])
+        is_chip, count = senders >= 0, self._pod.chip_count
+        by_chip = np.bincount(senders[is_chip], n_bytes[is_chip], count)
+        ways = places.repeat([len(plan.load.links) for plan in plans])[is_chip] * count + senders[is_chip]
+        own = places.repeat(list(map(len, groups))) * count + self._chips(groups)
+        owners, chips = np.divmod(np.unique(np.concatenate([ways, own])), count)
+        means = np.bincount(owners, by_chip[chips]) / np.bincount(owners)
+        # In which order the bytes of a chip are added up is chance: groups that lie alike have the same.
+        return [float(f"{mean:.12g}") for mean in means.tolist()]
+
     def message(self, source: int, target: int) -> CommunicationPlan:
         """Return what a message between two devices asks of the network."""
         return round_what_is_down(plan_messages(self._pod, [(source, target, 1.0)]), self._pod)
@@ -147,3 +165,27 @@ class GroupPlans:
     def _chips(self, groups: Sequence[Group]) -> np.ndarray:
         """Return the chips of groups, one after the other."""
         return self._chip_of[np.fromiter(chain.from_iterable(groups), np.int64)]
+
+
+def meet_alike(each: Sequence[Sequence[CommunicationPlan]], *, overlap: bool) -> bool:
+    """Return whether all groups of each of some collectives meet as many bytes of the same ones on their links.
+
+    Then the groups of one get the same shares of links, whichever of the collectives are under way beside it. Those
+    that ``overlap`` are to share no link among their own groups: together they would get less of it than one by one.
+    """
+    met: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for number, plans in enumerate(each):
+        for link, n_bytes in chain.from_iterable(map(_by_link, plans)):
+            met[link].append((number, n_bytes))
+    if overlap and any(len(users) > len(dict(users)) for users in met.values()):
+        return False
+    names: dict[tuple[tuple[int, float], ...], int] = {}
+    names_of = {link: names.setdefault(tuple(sorted(users)), len(names)) for link, users in met.items()}
+    return all(
+        len({tuple(sorted((names_of[link], n_bytes) for link, n_bytes in _by_link(plan))) for plan in plans}) <= 1
+        for plans in each
+    )
+
+
+def _by_link(plan: CommunicationPlan) -> Iterable[tuple[int, float]]:
+    return zip(plan.load.links.tolist(), plan.load.n_bytes.tolist(), strict=True)

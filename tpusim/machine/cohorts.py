@@ -1,9 +1,9 @@
 """Which devices do the same at the same time, so that simulating one of them is simulating all.
 
-A single program in which all have the same distances to go is simulated on one device, under the traffic of all. Else
-devices are put together that have the same program, the same choices and the same distances. Whether they really keep
-in step shows during the run: if a wait ends earlier for some of a cohort than for others, the run begins again with
-these in cohorts of their own. So the result is that of a run of every device.
+A single program in which all have the same distances to go, and share links alike, is simulated on one device, under
+the traffic of all. Else devices are put together that have the same program, the same choices and the same distances.
+Whether they really keep in step shows during the run: if a wait ends earlier for some of a cohort than for others, the
+run begins again with these in cohorts of their own. So the result is that of a run of every device.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from tpusim.machine.costs import Costs
 from tpusim.machine.placement import Assignment, RunOptions
 from tpusim.program.module import Program
+from tpusim.program.overlap import overlapping_collectives
 from tpusim.program.steps import Collective
 
 Cohorts = list[tuple[int, ...]]
@@ -49,11 +50,12 @@ def cohorts_of(costs: Costs, assigned: Sequence[Assignment], options: RunOptions
     # Seen at a glance: one program, without permutes and choices, on devices that are alike and in groups that are.
     is_plain = not (each or permutes or _rates_differ(costs, assigned)) and _is_one_program(assigned)
     if options.per_device is False or (
-        is_plain and not _choices_differ(costs, assigned) and _are_groups_alike(costs, assigned[0])
+        is_plain and not _choices_differ(costs, assigned) and _are_groups_alike(costs, assigned)
     ):
         return ONE_FOR_ALL, ()
     cohorts = [] if each else _first_cohorts(costs, assigned, coarse=len(assigned) <= MOST_COARSE)
-    if len(cohorts) == 1 and _is_one_program(assigned) and len(_first_cohorts(costs, assigned)) == 1:
+    is_one = len(cohorts) == 1 and _is_one_program(assigned) and len(_first_cohorts(costs, assigned)) == 1
+    if is_one and _meet_alike(costs, assigned):
         return ONE_FOR_ALL, ()
     if may_collapse(costs, cohorts, assigned):
         return collapsed(cohorts)
@@ -121,10 +123,23 @@ def _choices_differ(costs: Costs, assigned: Sequence[Assignment]) -> bool:
     )
 
 
-def _are_groups_alike(costs: Costs, assigned: Assignment) -> bool:
-    """Return whether in every collective of a program all groups ask as much of the network."""
-    program, devices = assigned
-    return all(costs.are_alike(step, devices) for step in _distinct_collectives(program, coarse=False))
+def _are_groups_alike(costs: Costs, assigned: Sequence[Assignment]) -> bool:
+    """Return whether in every collective of a program all groups ask as much of the network, and get as much of it."""
+    program, devices = assigned[0]
+    each = _distinct_collectives(program, coarse=False)
+    return all(costs.are_alike(step, devices) for step in each) and _meet_alike(costs, assigned)
+
+
+def _meet_alike(costs: Costs, assigned: Sequence[Assignment]) -> bool:
+    """Return whether all groups of each collective share links in the same way, with each other and with other ones.
+
+    Of more devices than can be run one by one this is taken to be so.
+    """
+    if len(assigned) > MOST_SIMULATED:
+        return True
+    program, devices = assigned[0]
+    alone = all(costs.meet_alike([step], devices) for step in _distinct_collectives(program, coarse=False))
+    return alone and costs.meet_alike(overlapping_collectives(program), devices)
 
 
 def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool = False) -> Cohorts:

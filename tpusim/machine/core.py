@@ -129,15 +129,20 @@ class Core:
         """The clock: SimPy keeps it an integer as long as every delay is one."""
         return self.env.now  # type: ignore[return-value]
 
-    def record(
-        self, step: AnyStep, start_ps: int, *, row: str = "", end_ps: int | None = None, **details: Any
-    ) -> Record:
-        """Record that ``step`` held this core, or another ``row``, from ``start_ps`` until now or until ``end_ps``."""
+    def record(self, step: AnyStep, start_ps: int, *, end_ps: int | None = None, **details: Any) -> Record:
+        """Record that ``step`` held this core from ``start_ps`` until now or until ``end_ps``."""
         until_ps = self.now_ps if end_ps is None else end_ps
-        record = self.device.recorder.record(step, row or self.row, start_ps, until_ps, self.call, details)
+        record = self.device.recorder.record(step, self.row, start_ps, until_ps, self.call, details)
         self.recorded.items.append(record)
         self.device.world.played.record()
         return record
+
+    def beside(self, row: str, call: str = "") -> Core:
+        """Return what runs beside this core, on a ``row`` of its own.
+
+        What it records stands where it began: a loop counts it with the trip that started it, whenever it ends.
+        """
+        return Core(self.device, row, self.recorded.beside(self.now_ps), call or self.call)
 
     def start(self, step: AnyStep, activity: Generator[Event, Any, Any], what: str) -> Event:
         """Start something beside the core under the name of its step; ``what`` is how a wait for it is called."""

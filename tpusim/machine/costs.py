@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -148,6 +148,12 @@ class Costs:
         self.shares = ByIdentity(self._shares, alike)
         self.plan = ByIdentity(self._plan, alike)
         self.plan_of_each = ByIdentity(self._plan_of_each, alike)
+        self._passing: ByIdentity[Collective, [DeviceSet], list[float]] = ByIdentity(
+            lambda step, devices: self._group_plans.passing_of_each(
+                self.groups(step, devices), self.plan_of_each(step, devices)
+            ),
+            alike,
+        )
         self.latencies_ps: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
             lambda step, devices: [self.latency_ps(plan) for plan in self.plan_of_each(step, devices)], alike
         )
@@ -232,7 +238,8 @@ class Costs:
 
     def rates_of(self, number: int) -> tuple[tuple[str, float], ...]:
         """Return what of a device's rates is other than its fellows'."""
-        return tuple(sorted(self.chip.devices.get(str(number), {}).items()))
+        own = self.chip.devices.get(str(number), {})
+        return tuple(sorted((key, rate) for key, rate in own.items() if rate != 1.0))
 
     def kernels(self, number: int) -> KernelCosts:
         """Return the table of a device, which those share that are as fast."""
@@ -282,6 +289,15 @@ class Costs:
         """Return whether all groups of a collective ask as much of the network, each of its own part."""
         return self._group_plans.are_alike(step, self.groups(step, devices))
 
+    def meet_alike(self, steps: Sequence[Collective], devices: DeviceSet) -> bool:
+        """Return whether all groups of a collective share links alike, of several those that overlap as well."""
+        distinct = {id(step): step for step in map(self._alike, steps)}.values()
+        if all(len(self.groups(step, devices)) < 2 for step in distinct):
+            return True
+        from tpusim.cost.groups import meet_alike
+
+        return meet_alike([self.plan_of_each(step, devices) for step in distinct], overlap=len(steps) > 1)
+
     def _plan_of_each(self, step: Collective, devices: DeviceSet) -> list[CommunicationPlan]:
         """Return the plan of each of a collective's groups by itself."""
         return self._group_plans.of_each(step, self.groups(step, devices))
@@ -297,15 +313,19 @@ class Costs:
         return {member: tuple(sorted(own)) for member, own in found.items()}
 
     def longest_plan(self, step: Collective, devices: DeviceSet, number: int) -> CommunicationPlan:
-        """Return the plan with the most hops among those of a device's own groups, with what all of them carry."""
-        of_each = self.plan_of_each(step, devices)
-        plans = [of_each[place] for place in self.places(step, devices, number)]
-        if len(plans) < 2:
-            return plans[0] if plans else self._group_plans.at_once(step, ())
+        """Return the plan with the most hops among those of a device's own groups, with what all of them carry.
+
+        What passes through its chip is of the groups of others as well, as where one device stands for all.
+        """
+        places = self.places(step, devices, number)
+        if not places:
+            return self._group_plans.at_once(step, ())
+        of_each, passing = self.plan_of_each(step, devices), self._passing(step, devices)
         # A device of a permute may send and receive, in two pairs.
+        plans = [of_each[place] for place in places]
         longest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
-        carried, passing = (sum(column) for column in zip(*((p.carried, p.passing) for p in plans), strict=True))
-        return longest._replace(carried=carried, passing=passing)
+        mean = sum([passing[place] for place in places]) / len(places)
+        return longest._replace(carried=sum([plan.carried for plan in plans]), passing=mean)
 
     def _other_plans(
         self, step: Collective, devices: DeviceSet, members: tuple[int, ...]

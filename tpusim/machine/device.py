@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from functools import cached_property
@@ -28,6 +29,32 @@ Activity = Generator[Event, Any, Any]
 HOST_LINKS = (HOST_IN, HOST_OUT)
 _NOT_SHOWN = frozenset({VMEM})
 """Its time is that of the vector loads and stores."""
+
+
+class UnderWay:
+    """What is under way beside the cores of a device, numbered in the order in which it begins."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        # In order, as they begin.
+        self._numbers: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def begin(self) -> int:
+        """Note that something begins; return its number."""
+        self.begun += 1
+        self._numbers.append(self.begun)
+        return self.begun
+
+    def end(self, number: int) -> None:
+        """Note that something has landed."""
+        del self._numbers[bisect_left(self._numbers, number)]
+
+    def up_to(self, number: int) -> int:
+        """Return how much is under way of what began up to a number."""
+        return bisect_left(self._numbers, number + 1)
 
 
 class Visit(msgspec.Struct, frozen=True):
@@ -71,7 +98,7 @@ class Device:
         self.memories = {space: SharedMemory(self.env, rate) for space, rate in rates.items()}
         # Asked for by every copy, and by every kernel twice.
         self.dma_latency_ps = seconds_to_ps(chip.dma.fixed_latency_seconds)
-        self.in_flight = 0
+        self.under_way = UnderWay()
         # By the identity of the steps and the call whose they are: records say of which core they are.
         self.visits: dict[tuple[int, str], Visit] = {}
         self.trips: dict[tuple[int, str], Trips] = {}
@@ -98,7 +125,7 @@ class Device:
     @property
     def is_alone(self) -> bool:
         """Whether nothing is under way beside the core, or so much was played that it counts no longer."""
-        return not self.in_flight or self.world.played.is_enough
+        return not self.under_way or self.world.played.is_enough
 
     def busy_ps(self, n_bytes: Mapping[str, float]) -> dict[str, int]:
         """Return how long bytes keep memories and links busy, those that records show; rows that open are no bytes."""
@@ -109,10 +136,9 @@ class Device:
 
     def launch(self, activity: Activity) -> Event:
         """Start something that runs beside the core; return the event of its end."""
-        self.in_flight += 1
-        return self.env.process(self._landed(activity))
+        return self.env.process(self._landed(activity, self.under_way.begin()))
 
-    def _landed(self, activity: Activity) -> Activity:
+    def _landed(self, activity: Activity, number: int) -> Activity:
         value = yield from activity
-        self.in_flight -= 1
+        self.under_way.end(number)
         return value

@@ -46,7 +46,7 @@ class Recording(msgspec.Struct, eq=False):
         self.items.append(Replay(recording, begin_ps, is_first=False))
 
     def beside(self, begin_ps: int) -> Recording:
-        """Return a recording for another core that this one starts: a loop that repeats this repeats what that does."""
+        """Return a recording for what this core starts beside it: a loop that repeats this repeats what that does."""
         recording = Recording(begin_ps)
         self.items.append(Replay(recording, begin_ps, is_first=True))
         return recording

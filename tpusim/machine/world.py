@@ -29,7 +29,10 @@ MOST_PLAYED_TRIPS = 4096
 
 _PLAYED_RECORDS, _PLAYED_TIMES = 2**14, 4
 # When enough was played, every step may be played once more, and devices may be apart by some trips.
-_MOST_RECORDS, _MOST_TIMES = 2**16, 5
+_MOST_RECORDS, _MOST_TIMES = 2**16, 6
+# For trips in which something lands that began before their loop: others are played in their place, and the last of
+# them may run every step once more.
+_MORE_RECORDS = 2**14
 # Calls in calls begin before any of them has an end to record.
 _MOST_CALLS = 2**13
 # Of trips in which something is chosen, each as one that was played before: ten seconds at most. So many choices take
@@ -60,6 +63,11 @@ class Played:
     def is_spent(self) -> bool:
         """Whether so much was played beyond that, that the first trip of each loop has to do."""
         return self._records >= (self._enough + self._most) // 2
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a trip may be played in the place of one that does not stand for others."""
+        return self._records < self._enough + _MORE_RECORDS
 
     def record(self) -> None:
         """Count a record; raise UnsupportedError if what tells trips or devices apart takes far too many."""

@@ -29,9 +29,9 @@ def run_channel(core: Core, step: ChannelTransfer) -> Activity | None:
         # No pair has this device at this end.
         core.start(step, at_once(), _WHAT)
     elif not other_ends:
-        core.start(step, _exchange_outside(core, step), _WHAT)
+        core.start(step, _exchange_outside(core.beside(ICI), step), _WHAT)
     elif not step.is_send:
-        core.start(step, _receive(core, step, channels.open(step.channel_id, number), peers), _WHAT)
+        core.start(step, _receive(core.beside(ICI), step, channels.open(step.channel_id, number), peers), _WHAT)
     else:
         return _begin_send(core, step, peers)
     return None
@@ -51,7 +51,7 @@ def _begin_send(core: Core, step: ChannelTransfer, peers: tuple[int, ...]) -> Ac
         core.record(step, start_ps, bound_by="waiting for a recv", is_wait=True, parts=late)
     if step.pairs is None and slot.receiver == number:
         _check_alone(core, step)
-    core.start(step, _send(core, step, slot), _WHAT)
+    core.start(step, _send(core.beside(ICI), step, slot), _WHAT)
 
 
 def _check_alone(core: Core, step: ChannelTransfer) -> None:
@@ -109,4 +109,4 @@ def _receive(
 def _record(core: Core, step: ChannelTransfer, start_ps: int, done: dict[str, float], **details: Any) -> None:
     """Record that a message was under way from ``start_ps`` until now, and what was ``done`` for it here."""
     units = core.device.busy_ps(done)
-    core.record(step, start_ps, row=ICI, units=units, activity=done, **details)
+    core.record(step, start_ps, units=units, activity=done, **details)

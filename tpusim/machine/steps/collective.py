@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 def run_collective(core: Core, step: Collective) -> Activity:
     """Run a collective on the core, or start it beside the core."""
     if step.is_async:
-        core.start(step, _communicate(core, step, ICI), "a collective")
+        core.start(step, _communicate(core.beside(ICI), step), "a collective")
         return
-    completions = yield from _communicate(core, step, core.row)
+    completions = yield from _communicate(core, step)
     core.device.world.compare(step, {number: one.end_ps for number, one in completions.items()})
 
 
-def _communicate(core: Core, step: Collective, row: str) -> Generator[Event, Any, dict[int, Completion]]:
+def _communicate(core: Core, step: Collective) -> Generator[Event, Any, dict[int, Completion]]:
     """Take part in a collective; return how it went for each member of the cohort."""
     # Members that did not wait for it need not part for that, but their records differ.
     start_ps, device = core.now_ps, core.device
@@ -59,7 +59,6 @@ def _communicate(core: Core, step: Collective, row: str) -> Generator[Event, Any
     record = core.record(
         step,
         start_ps,
-        row=row,
         end_ps=own.end_ps,
         **_figures(core, step, plan, done, own, start_ps),
         flops=step.flops,

@@ -55,7 +55,7 @@ def _run_trips(core: Core, loop: Loop, trips: int, watch: LoopWatch | None) -> H
     device, done = core.device, 0
     known = _known_trips(core, loop)
     rounds = _Rounds(core, loop) if known else None
-    played = _Played(core, loop)
+    played, before = _Played(core, loop), _Before(core)
     while done < trips:
         if rounds and (again := (yield from rounds.jump(done, trips))):
             done += again
@@ -72,6 +72,9 @@ def _run_trips(core: Core, loop: Loop, trips: int, watch: LoopWatch | None) -> H
         yield from _jump(core, loop)
         yield loop.body
         done += 1
+        if not watch and before.has_landed():
+            played.forget()
+            continue
         is_alone = was_alone and device.is_alone
         if known and rounds and is_alone and rounds.is_whole and (choices := device.chooser.kept(made)) is not None:
             _enter(known, choices, _visited(core, begin_ps, mark))
@@ -82,7 +85,7 @@ def _run_trips(core: Core, loop: Loop, trips: int, watch: LoopWatch | None) -> H
         steady_ps = _steady_ps(core, loop, watch, done, begin_ps if is_alone else None)
         if done < trips and steady_ps is not None:
             done += yield from played.jump(trips - done, steady_ps)
-        elif done < trips and (done >= watch.enough_after if watch else _is_enough(core, loop, done)):
+        elif done < trips and (done >= watch.enough_after if watch else _is_enough(core, loop, played.count)):
             done += yield from played.jump_in_rounds(trips - done)
     yield loop.condition
 
@@ -92,6 +95,22 @@ _LEAST_PACED_TRIPS = 16
 
 _MOST_VISITS = 64
 """Visits of such a loop that stand for others, in turns."""
+
+
+class _Before:
+    """What was under way beside a core before it came to some steps."""
+
+    def __init__(self, core: Core) -> None:
+        self._device = core.device
+        self._begun, self._left = core.device.under_way.begun, len(core.device.under_way)
+
+    def has_landed(self) -> bool:
+        """Return whether some of it has landed since this was last asked, and the steps may be played without it.
+
+        What goes on without it is not like that, and is faster.
+        """
+        before, self._left = self._left, self._device.under_way.up_to(self._begun)
+        return self._left < before and self._device.world.played.has_room
 
 
 class _Played:
@@ -108,6 +127,16 @@ class _Played:
         """Note that a trip begins; return its place in what is recorded and the time."""
         self._begins.append((self._core.recorded.mark(), self._core.now_ps))
         return self._begins[-1]
+
+    @property
+    def count(self) -> int:
+        """How many trips may stand for others."""
+        return len(self._begins)
+
+    def forget(self) -> None:
+        """Let the trips that were played so far stand for no others."""
+        self._begins.clear()
+        self._round = self._to_play = 0
 
     def jump(self, left: int, steady_ps: int) -> Generator[Event, Any, int]:
         """Let the clock jump over the trips that are left, as long as steady ones are; return how many these were.
@@ -157,6 +186,7 @@ class _Rounds:
     def __init__(self, core: Core, loop: Loop) -> None:
         self._core, self._loop, self._jumps = core, loop, core.device.chooser.jumps
         self._begun: dict[tuple[int, ...], tuple[int, int, int]] = {}
+        self._before = _Before(core)
 
     @property
     def is_whole(self) -> bool:
@@ -169,7 +199,7 @@ class _Rounds:
         visited = id(self._loop), core.call
         if done < _SHOWN_TRIPS and visited not in core.device.counted:
             return 0
-        if not core.device.is_alone:
+        if self._before.has_landed() or not core.device.is_alone:
             self._begun.clear()
             return 0
         state = core.device.chooser.state(self._loop)
@@ -350,7 +380,7 @@ def run_call(core: Core, call: Call) -> Holding | None:
     """Run a called computation here, or beside the core on the sparse cores."""
     if call.is_async:
         # At the costs of this core: how long a sparse core takes for a kernel is published nowhere.
-        beside = Core(core.device, SPARSECORE, core.recorded.beside(core.now_ps), call.name)
+        beside = core.beside(SPARSECORE, call.name)
         played = core.device.world.played
         ended = core.start(call, beside.run(call.body) if played.takes_call() else at_once(), "a call")
         ended.callbacks.append(played.call_ended)
@@ -368,7 +398,7 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     if id(steps) not in device.cohort.program.shared_lists:
         yield steps
         return
-    was_alone, known = device.is_alone, device.visits.get((id(steps), core.call))
+    before, was_alone, known = _Before(core), device.is_alone, device.visits.get((id(steps), core.call))
     if was_alone and known is not None:
         yield from _again(core, known)
         return
@@ -376,7 +406,7 @@ def _visit(core: Core, steps: tuple[AnyStep, ...]) -> Holding:
     yield steps
     traits = device.world.costs.traits(steps)
     may_differ = traits.varies or _is_paced(core, traits) or _waits_for_others(core, traits)
-    if was_alone and device.is_alone and not may_differ:
+    if was_alone and device.is_alone and not (may_differ or before.has_landed()):
         device.visits[id(steps), core.call] = _visited(core, begin_ps, mark)
 
 

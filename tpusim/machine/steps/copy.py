@@ -21,7 +21,7 @@ def start_copy(core: Core, copy: Copy) -> None:
     if copy.is_prefetch and core.device.warm:
         core.start(copy, at_once(), "a copy")
     else:
-        core.note(copy, _begin(core, copy), "a copy")
+        core.note(copy, _begin(core.beside(copy.through), copy), "a copy")
 
 
 def _begin(core: Core, copy: Copy) -> Event:
@@ -38,11 +38,11 @@ def _begin(core: Core, copy: Copy) -> Event:
         moved.callbacks.append(end)
 
     def end(_: Event) -> None:
-        core.record(copy, start_ps, row=copy.through, **cost.details)
-        device.in_flight -= 1
+        core.record(copy, start_ps, **cost.details)
+        device.under_way.end(number)
         landed.succeed()
 
-    device.in_flight += 1
+    number = device.under_way.begin()
     call_after(core.env, latency_ps, move)
     return landed
 

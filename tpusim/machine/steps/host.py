@@ -19,13 +19,13 @@ def run_host(core: Core, step: HostTransfer) -> Activity | None:
     """Move bytes over the link to the host, or to or from its queues."""
     queues = core.device.host
     if step.is_async:
-        core.start(step, _transfer(core, step, "host"), "the host")
+        core.start(step, _transfer(core.beside("host"), step), "the host")
         return None
     if step.to_host and queues.outfeed is not None:
         return _queued(core, step, queues.send(queues.outfeed, step.n_bytes), WAIT_AT_QUEUE[True])
     if not step.to_host and queues.infeed is not None:
         return _queued(core, step, queues.infeed.get(), WAIT_AT_QUEUE[False])
-    return _transfer(core, step, core.row)
+    return _transfer(core, step)
 
 
 def _done(step: HostTransfer) -> dict[str, float]:
@@ -44,7 +44,7 @@ def _queued(core: Core, step: HostTransfer, turn: Event, reason: str) -> Activit
     core.record(step, start_ps, bound_by=UNITS[HOST].bound, units=device.busy_ps(_done(step)), activity=_done(step))
 
 
-def _transfer(core: Core, step: HostTransfer, row: str) -> Activity:
+def _transfer(core: Core, step: HostTransfer) -> Activity:
     """Wait for the link's latency and then for the bytes."""
     start_ps, device, done = core.now_ps, core.device, _done(step)
     link = next(iter(done))
@@ -56,4 +56,4 @@ def _transfer(core: Core, step: HostTransfer, row: str) -> Activity:
     units = device.busy_ps(done)
     if not step.is_async:
         units[link] = units.get(link, 0) + latency_ps
-    core.record(step, start_ps, row=row, bound_by=UNITS[HOST].bound, units=units, activity=done)
+    core.record(step, start_ps, bound_by=UNITS[HOST].bound, units=units, activity=done)

@@ -25,7 +25,7 @@ def run_kernel(core: Core, kernel: Kernel) -> Activity:
     """Run one kernel; one that nothing can disturb takes as long, and for the same reasons, as the last time."""
     start_ps, device, cost = core.now_ps, core.device, core.device.kernels.kernel(kernel)
     traffic = cost.time.traffic
-    alone = not traffic or (not device.in_flight and not any(t.space in HOST_LINKS for t in traffic))
+    alone = not traffic or (not device.under_way and not any(t.space in HOST_LINKS for t in traffic))
     if alone and cost.undisturbed is not None:
         duration_ps, details = cost.undisturbed
         yield core.env.timeout(duration_ps)
