@@ -47,6 +47,18 @@ def test_one_stands_for_all_sixteen(text, groups, kind):
     assert sum(link.n_bytes for link in each.links) == pytest.approx(sum(link.n_bytes for link in one.links))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", ["v5e:2x2*2", "v5e:2x4"])
+@pytest.mark.parametrize("groups", [(), (tuple(range(4)),)], ids=["neighbours", "all"])
+def test_copies_of_a_program_exchange_nothing(text, groups, kind):
+    """A group of all four devices of the program is one of each copy's four, which take as long as they do alone."""
+    step = msgspec.structs.replace(collective(kind, GIB / 64, groups), group_size=4)
+    program = program_of(step, devices=4)
+    alone, copied = (simulate_pod([program], CHIP, parse_topology(name)) for name in ("v5e:2x2", text))
+    assert copied.last.total_ps == alone.last.total_ps
+    assert sum(link.n_bytes for link in copied.links) == pytest.approx(2 * sum(link.n_bytes for link in alone.links))
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_who_is_alone_is_bound_by_hbm(apart):
     """In a group of one, and in no pair of a permute: nothing goes over a link."""
@@ -311,10 +323,12 @@ def test_the_hops_of_a_ring_are_those_of_its_order():
 
 
 def test_a_ring_of_half_a_larger_slice_is_not_one_of_all():
-    """A program for 8 chips on 16: two rings of its own."""
-    program = program_of(collective("collective-permute", 1e6, pairs=ring_of(*range(8))), devices=8)
-    orders = [simulate_pod([program], CHIP, parse_topology(text)).device_order for text in ("v5e:2x4", "v5e:4x4")]
-    assert orders == ["ring", "listed"]
+    """A program for 8 chips on 16: two rings of its own, each along a ring where it has a slice to itself."""
+    permute, reduce = collective("collective-permute", 1e6, pairs=ring_of(*range(8))), collective("all-reduce", 1e6)
+    for step in (permute, msgspec.structs.replace(reduce, group_size=8)):
+        program, names = program_of(step, devices=8), ("v5e:2x4", "v5e:4x4", "v5e:2x4*2")
+        orders = [simulate_pod([program], CHIP, parse_topology(name)).device_order for name in names]
+        assert orders == ["ring", "listed", "ring"]
 
 
 def test_programs_side_by_side_are_on_devices_as_listed():

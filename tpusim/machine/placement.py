@@ -47,11 +47,15 @@ class DeviceSet(msgspec.Struct, frozen=True):
         """Return the number that the program has for a device of the pod."""
         return (number - self.first) % self.stated_size
 
+    def first_beside(self, number: int) -> int:
+        """Return the device that the program has number 0 for, in the copy of it that a device runs."""
+        return number - self.stated(number)
+
     def groups_of(self, step: Collective) -> Groups:
         """Return a collective's groups or pairs, as numbers of devices of the pod.
 
-        On a larger machine than the program was compiled for, a group of all its devices is one of all devices, and
-        other groups come again and again with higher numbers, as further axes of a mesh do.
+        On a larger machine than the program was compiled for they come again and again with higher numbers: its copies
+        exchange nothing.
         """
         groups, own = step.pairs or step.groups or _neighbours(step), self.stated_size
         if own >= self.size:
@@ -59,8 +63,6 @@ class DeviceSet(msgspec.Struct, frozen=True):
             if not self.first:
                 return groups
             starts = range(1)
-        elif len(groups) == 1 and len(groups[0]) == own and not step.pairs:
-            return (tuple(range(self.first, self.first + self.size)),)
         else:
             starts = range(0, self.size - own + 1, own)
         return tuple(tuple(self.first + start + number for number in group) for start in starts for group in groups)
@@ -114,8 +116,11 @@ def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -
     if topology is None:
         topology = stated_slice(programs[0], chip) if len(programs) == 1 else None
     is_told = any(program.device_order for program in programs)
-    along_ring = not is_told and len(programs) == 1 and _has_one_axis(programs[0], count)
-    return build_pod(topology or usual_slice(needed, chip), chip, along_ring=along_ring)
+    topology = topology or usual_slice(needed, chip)
+    # Copies on a slice share it: none has its ring.
+    fills_slices = needed in (count, count // topology.slices)
+    along_ring = not is_told and len(programs) == 1 and fills_slices and _has_one_axis(programs[0], needed)
+    return build_pod(topology, chip, along_ring=along_ring)
 
 
 def usual_slice(devices: int, chip: Chip) -> Topology:
