@@ -331,11 +331,40 @@ def test_a_ring_of_half_a_larger_slice_is_not_one_of_all():
         assert orders == ["ring", "listed", "ring"]
 
 
-def test_programs_side_by_side_are_on_devices_as_listed():
-    """No one mesh is that of two programs."""
-    program = program_of(collective("all-gather", 1e6, (tuple(range(8)),)), devices=8)
-    runs = [simulate_pod(programs, CHIP) for programs in ([program], [program] * 2)]
-    assert [one.device_order for one in runs] == ["ring", "listed"]
+GATHER = program_of(collective("all-gather", 1e6, (tuple(range(8)),)), devices=8)
+HALVES = program_of(collective("all-reduce", 1e6, (tuple(range(4)), tuple(range(4, 8)))), devices=8)
+STATED = msgspec.structs.replace(GATHER, topology="v5e:1x8", device_order=(*range(4), *range(7, 3, -1)))
+ALONE = program_of(KERNEL)
+
+
+@pytest.mark.parametrize(
+    ("programs", "sizes", "slices"),
+    [
+        ([GATHER, ALONE], (2, 4), 2),
+        ([GATHER, GATHER], (2, 4), 2),
+        ([HALVES, ALONE, ALONE], (2, 4), 2),
+        ([STATED, ALONE], (1, 8), 2),
+        ([ALONE] * 4, (2, 2), 1),
+    ],
+)
+def test_programs_side_by_side_lie_as_each_does_alone(programs, sizes, slices):
+    """On the slice that each has alone, its devices in that order; and none of them is slower."""
+    run, alone = simulate_pod(programs, CHIP), simulate_pod(programs[:1], CHIP)
+    assert (run.sizes, run.slices, run.warnings) == (sizes, slices, ())
+    assert run.timelines[0].total_ps == alone.last.total_ps
+
+
+@pytest.mark.parametrize(
+    ("programs", "place"),
+    [
+        ([ALONE, GATHER], "beside others its 8 devices lie on 3x3 chips, numbered from 1 on, and not as alone on 2x4"),
+        ([GATHER, HALVES], "beside others its 8 devices lie on 2x4 chips, numbered from 0 on, and not as alone on 2x4"),
+        ([GATHER, STATED], "beside others its 8 devices lie on 4x4 chips, numbered from 8 on, and not as alone on 1x8"),
+    ],
+)
+def test_a_program_that_lies_otherwise_than_alone_is_said(programs, place):
+    """One chip before it, another order of its slice, another slice."""
+    assert any(place in warning for warning in simulate_pod(programs, CHIP).warnings)
 
 
 @pytest.mark.slow
