@@ -13,7 +13,7 @@
 
 ``cost/models/protocols.py`` says which key of a chip's file chooses each, and what its methods are given, with units.
 ``examples/`` has three. Errors: ``ConfigError`` for a name that is not known or not allowed, and for settings that a
-class does not take; what its methods raise goes to the caller as it is.
+class does not take, for a method that fails, and for an answer that cannot be (bytes that are negative or no number).
 """
 
 from __future__ import annotations

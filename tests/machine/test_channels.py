@@ -116,6 +116,14 @@ def stage(*steps):
     return program_of(*steps, devices=1)
 
 
+def test_each_copy_of_a_program_sends():
+    """Two devices exchange something; on four the other two do so as well."""
+    module = module_of("recv1 send1 recv-done1 send-done1", BOTH_WAYS)
+    run = tpusim.simulate(module, "v5e", topology="v5e:2x2").pod
+    sent = [r for timeline in run.timelines for r in timeline.records if r.name == "send1" and r.payload_bytes]
+    assert sorted(record.peer for record in sent) == [0, 1, 2, 3]
+
+
 def transfer(name: str, is_send: bool, channel: int) -> ChannelTransfer:
     """Return one end of a channel."""
     return ChannelTransfer(

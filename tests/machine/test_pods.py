@@ -47,6 +47,18 @@ def test_one_stands_for_all_sixteen(text, groups, kind):
     assert sum(link.n_bytes for link in each.links) == pytest.approx(sum(link.n_bytes for link in one.links))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", ["v5e:2x2*2", "v5e:2x4"])
+@pytest.mark.parametrize("groups", [(), (tuple(range(4)),)], ids=["neighbours", "all"])
+def test_copies_of_a_program_exchange_nothing(text, groups, kind):
+    """A group of all four devices of the program is one of each copy's four, which take as long as they do alone."""
+    step = msgspec.structs.replace(collective(kind, GIB / 64, groups), group_size=4)
+    program = program_of(step, devices=4)
+    alone, copied = (simulate_pod([program], CHIP, parse_topology(name)) for name in ("v5e:2x2", text))
+    assert copied.last.total_ps == alone.last.total_ps
+    assert sum(link.n_bytes for link in copied.links) == pytest.approx(2 * sum(link.n_bytes for link in alone.links))
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_who_is_alone_is_bound_by_hbm(apart):
     """In a group of one, and in no pair of a permute: nothing goes over a link."""
@@ -325,17 +337,48 @@ def test_the_hops_of_a_ring_are_those_of_its_order():
 
 
 def test_a_ring_of_half_a_larger_slice_is_not_one_of_all():
-    """A program for 8 chips on 16: two rings of its own."""
-    program = program_of(collective("collective-permute", 1e6, pairs=ring_of(*range(8))), devices=8)
-    orders = [simulate_pod([program], CHIP, parse_topology(text)).device_order for text in ("v5e:2x4", "v5e:4x4")]
-    assert orders == ["ring", "listed"]
+    """A program for 8 chips on 16: two rings of its own, each along a ring where it has a slice to itself."""
+    permute, reduce = collective("collective-permute", 1e6, pairs=ring_of(*range(8))), collective("all-reduce", 1e6)
+    for step in (permute, msgspec.structs.replace(reduce, group_size=8)):
+        program, names = program_of(step, devices=8), ("v5e:2x4", "v5e:4x4", "v5e:2x4*2")
+        orders = [simulate_pod([program], CHIP, parse_topology(name)).device_order for name in names]
+        assert orders == ["ring", "listed", "ring"]
 
 
-def test_programs_side_by_side_are_on_devices_as_listed():
-    """No one mesh is that of two programs."""
-    program = program_of(collective("all-gather", 1e6, (tuple(range(8)),)), devices=8)
-    runs = [simulate_pod(programs, CHIP) for programs in ([program], [program] * 2)]
-    assert [one.device_order for one in runs] == ["ring", "listed"]
+GATHER = program_of(collective("all-gather", 1e6, (tuple(range(8)),)), devices=8)
+HALVES = program_of(collective("all-reduce", 1e6, (tuple(range(4)), tuple(range(4, 8)))), devices=8)
+STATED = msgspec.structs.replace(GATHER, topology="v5e:1x8", device_order=(*range(4), *range(7, 3, -1)))
+ALONE = program_of(KERNEL)
+
+
+@pytest.mark.parametrize(
+    ("programs", "sizes", "slices"),
+    [
+        ([GATHER, ALONE], (2, 4), 2),
+        ([GATHER, GATHER], (2, 4), 2),
+        ([HALVES, ALONE, ALONE], (2, 4), 2),
+        ([STATED, ALONE], (1, 8), 2),
+        ([ALONE] * 4, (2, 2), 1),
+    ],
+)
+def test_programs_side_by_side_lie_as_each_does_alone(programs, sizes, slices):
+    """On the slice that each has alone, its devices in that order; and none of them is slower."""
+    run, alone = simulate_pod(programs, CHIP), simulate_pod(programs[:1], CHIP)
+    assert (run.sizes, run.slices, run.warnings) == (sizes, slices, ())
+    assert run.timelines[0].total_ps == alone.last.total_ps
+
+
+@pytest.mark.parametrize(
+    ("programs", "place"),
+    [
+        ([ALONE, GATHER], "beside others its 8 devices lie on 3x3 chips, numbered from 1 on, and not as alone on 2x4"),
+        ([GATHER, HALVES], "beside others its 8 devices lie on 2x4 chips, numbered from 0 on, and not as alone on 2x4"),
+        ([GATHER, STATED], "beside others its 8 devices lie on 4x4 chips, numbered from 8 on, and not as alone on 1x8"),
+    ],
+)
+def test_a_program_that_lies_otherwise_than_alone_is_said(programs, place):
+    """One chip before it, another order of its slice, another slice."""
+    assert any(place in warning for warning in simulate_pod(programs, CHIP).warnings)
 
 
 @pytest.mark.slow

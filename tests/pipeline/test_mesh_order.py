@@ -57,6 +57,13 @@ def test_an_order_is_of_one_slice():
     assert elsewhere.program.device_order == ()
 
 
+def test_an_order_is_that_of_each_copy_with_a_slice_of_its_own():
+    """Two such slices have two copies of the program, which take as long as one."""
+    alone, copies = (simulate(chain(SWAPPED), topology=name) for name in ("v5e:2x4", "v5e:2x4*2"))
+    assert copies.program.device_order == SWAPPED
+    assert copies.timeline.total_ps == alone.timeline.total_ps
+
+
 def test_the_order_is_saved(tmp_path):
     """With the module's text, and with the lowered program."""
     chain(SWAPPED).save(tmp_path / "chain.v5e.hlo.txt")

@@ -6,6 +6,8 @@ import base64
 import csv
 import json
 import re
+import shutil
+import subprocess
 import zlib
 from itertools import accumulate
 from pathlib import Path
@@ -25,11 +27,13 @@ from tpusim.report.viewers.html.page import page, report_data
 from tpusim.timeline.records import PodRun, Record, Timeline
 
 TRACES = Path(__file__).parents[2] / "traces"
+FORMAT = Path(__file__).parents[2] / "tpusim/report/viewers/html/format.js"
 DECODE = TRACES / "llama1b_decode_b16s2048.v6e.hlo.txt.gz"
 MANY = 20_000
 HOSTILE = 'evil</script><img src=x onerror="document.title=1">/*data*/<!--script-->'
 CHIP = load_chip("v5e")
 
+NODE = shutil.which("node")
 needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium and chromedriver on this machine")
 
 
@@ -170,6 +174,28 @@ def test_a_folder_that_is_not_there_is_named(tmp_path, capsys):
     """In one line, without a traceback."""
     assert main(["run", str(DECODE), "--quiet", "--html", str(tmp_path / "no" / "x.html")]) == 1
     assert "x.html" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("timeText(999.996e6)", "1 ms"),
+        ("timeText(999.9e6)", "999.9 us"),
+        ("sizeText(1023.6 * 1024)", "0.9996 MiB"),
+        ("sizeText(1023.4)", "1,023 B"),
+        ("countText(999996)", "1 M"),
+        ("energyText(0.9996e-6)", "1 uJ"),
+        ("energyText(0.9996)", "1 J"),
+        ("energyText(2050)", "2.05 kJ"),
+        ("energyText(3.1e6)", "3.1 MJ"),
+    ],
+)
+def test_what_is_rounded_decides_the_unit(call, text):
+    """As on the terminal."""
+    script = FORMAT.read_text() + f"\nconsole.log({call});"
+    done = subprocess.run([NODE, "-"], input=script, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == text
 
 
 @pytest.fixture(scope="module")

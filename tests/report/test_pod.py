@@ -99,6 +99,12 @@ def test_json_and_heat_map_agree(capsys, tmp_path):
     assert max(row["busy"] for row in rows) == pytest.approx(pod["links"]["busiest_share"])
 
 
+def test_programs_of_one_name_are_no_copies(capsys):
+    """JAX calls every function without a name alike."""
+    assert main(["run", str(TRACES / "mlp_b1024.v5e.hlo.txt.gz"), "--with", str(RING), "--quiet"]) == 0
+    assert "copies of the program" not in capsys.readouterr().out
+
+
 def test_programs_run_side_by_side(capsys):
     """A second program for two chips on the next two."""
     assert main(["run", str(PIPELINE), "--with", str(PIPELINE), "--quiet"]) == 0

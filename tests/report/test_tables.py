@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tpusim.report.tables import changed_text, size_text, some_text, times_text, whole_text
+from tpusim.report.tables import (
+    changed_text,
+    count_text,
+    energy_text,
+    power_text,
+    size_text,
+    some_text,
+    times_text,
+    us_text,
+    whole_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +31,39 @@ from tpusim.report.tables import changed_text, size_text, some_text, times_text,
 def test_times_that_are_compared_have_one_unit(times_us, texts):
     """That of the longest."""
     assert times_text(*(us * 10**6 for us in times_us)) == texts
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "text"),
+    [
+        (us_text, 999.99, "999.99 us"),
+        (us_text, 999.996, "1.00 ms"),
+        (us_text, 999_994.0, "999.99 ms"),
+        (us_text, 999_996.0, "1.000 s"),
+        (us_text, 0.0, "0.00 us"),
+        (size_text, 1023, "1023 B"),
+        (size_text, 1023.6, "1.0 KiB"),
+        (size_text, 2**20 - 1, "1.0 MiB"),
+        (size_text, 2**30 - 1, "1.00 GiB"),
+        (size_text, 0, "0 B"),
+        (count_text, 999.94, "999.9 "),
+        (count_text, 999_990.0, "1 M"),
+        (count_text, 999.99e9, "1 T"),
+        (count_text, 2.5e15, "2.5 P"),
+        (energy_text, 0.0009999, "1 mJ"),
+        (energy_text, 0.9996e-6, "1 uJ"),
+        (energy_text, 0.9996, "1 J"),
+        (energy_text, 999.4, "999 J"),
+        (energy_text, 999.6, "1 kJ"),
+        (energy_text, 2050.0, "2.05 kJ"),
+        (energy_text, 3.1e6, "3.1 MJ"),
+        (power_text, 59.54, "59.5 W"),
+        (power_text, 1234.0, "1.23 kW"),
+    ],
+)
+def test_what_is_rounded_decides_the_unit(written, value, text):
+    """A thousand of one unit is one of the next."""
+    assert written(value) == text
 
 
 def test_a_list_that_is_cut_says_so():

@@ -73,7 +73,6 @@ class PodUse(msgspec.Struct, frozen=True, kw_only=True):
 
 def pod_use(run: PodRun, needed: int = 0) -> PodUse:
     """Return the numbers of a run of a pod; ``needed`` is how many devices its program is for, where that is known."""
-    is_one = len({timeline.program for timeline in run.timelines}) == 1
     total_ps = max(1, run.last.total_ps)
     count, busy_ps, busiest = _ici_use(run.links)
     return PodUse(
@@ -87,7 +86,7 @@ def pod_use(run: PodRun, needed: int = 0) -> PodUse:
         busiest_link=f"chip {busiest.chip} {busiest.way}" if busiest else "",
         busiest_share=busiest.busy_ps / total_ps if busiest else 0.0,
         mean_share=busy_ps / max(1, count) / total_ps,
-        copies=run.device_count // needed if needed and is_one else 1,
+        copies=run.device_count // needed if needed and run.program_count == 1 else 1,
         is_order_open=run.is_order_open,
     )
 

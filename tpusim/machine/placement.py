@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from math import prod
+from operator import sub
 from typing import NamedTuple
 
 import msgspec
@@ -47,11 +49,15 @@ class DeviceSet(msgspec.Struct, frozen=True):
         """Return the number that the program has for a device of the pod."""
         return (number - self.first) % self.stated_size
 
+    def first_beside(self, number: int) -> int:
+        """Return the device that the program has number 0 for, in the copy of it that a device runs."""
+        return number - self.stated(number)
+
     def groups_of(self, step: Collective) -> Groups:
         """Return a collective's groups or pairs, as numbers of devices of the pod.
 
-        On a larger machine than the program was compiled for, a group of all its devices is one of all devices, and
-        other groups come again and again with higher numbers, as further axes of a mesh do.
+        On a larger machine than the program was compiled for they come again and again with higher numbers: its copies
+        exchange nothing.
         """
         groups, own = step.pairs or step.groups or _neighbours(step), self.stated_size
         if own >= self.size:
@@ -59,8 +65,6 @@ class DeviceSet(msgspec.Struct, frozen=True):
             if not self.first:
                 return groups
             starts = range(1)
-        elif len(groups) == 1 and len(groups[0]) == own and not step.pairs:
-            return (tuple(range(self.first, self.first + self.size)),)
         else:
             starts = range(0, self.size - own + 1, own)
         return tuple(tuple(self.first + start + number for number in group) for start in starts for group in groups)
@@ -111,11 +115,75 @@ def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -
     count = needed if topology is None else topology.chip_count * chip.devices_per_chip
     if count < needed:
         raise ConfigError(f"topology: groups and pairs of the program name {needed} devices, this slice has {count}")
-    if topology is None:
-        topology = stated_slice(programs[0], chip) if len(programs) == 1 else None
-    is_told = any(program.device_order for program in programs)
-    along_ring = not is_told and len(programs) == 1 and _has_one_axis(programs[0], count)
-    return build_pod(topology or usual_slice(needed, chip), chip, along_ring=along_ring)
+    topology = topology or _own_slices(programs, chip) or usual_slice(needed, chip)
+    return build_pod(topology, chip, along_ring=_lie_along_ring(programs, chip, topology))
+
+
+def _own_slices(programs: Sequence[Program], chip: Chip) -> Topology | None:
+    """Return slices of which each program has those that it has alone, if these are alike and programs do not meet."""
+    own = [
+        (start, stated_slice(program, chip) or usual_slice(program.devices_needed, chip))
+        for start, program in _wide(programs, chip)
+    ]
+    if not own or (len(programs) > 1 and any(map(_meets_others, programs))):
+        return None
+    first = own[0][1]
+    devices = prod(first.sizes) * chip.devices_per_chip
+    if any(start % devices or (one.sizes, one.twist) != (first.sizes, first.twist) for start, one in own):
+        return None
+    return structs.replace(first, slices=-(-devices_needed(programs) // devices))
+
+
+def _wide(programs: Sequence[Program], chip: Chip) -> list[tuple[int, Program]]:
+    """Return the programs that one chip is too few for, each with its first device."""
+    starts = accumulate((program.device_count for program in programs), initial=0)
+    pairs = zip(starts, programs, strict=False)
+    return [(start, program) for start, program in pairs if program.devices_needed > chip.devices_per_chip]
+
+
+def _meets_others(program: Program) -> bool:
+    """Return whether a program may exchange something with those beside it."""
+    return bool(program.channel_ends) or program.devices_needed > program.device_count
+
+
+def _lie_along_ring(programs: Sequence[Program], chip: Chip, topology: Topology) -> bool:
+    """Return whether the devices of a slice are numbered along a ring, as of each program on it alone."""
+    # Programs that share a slice, copies of one too, have none of them its ring.
+    devices = prod(topology.sizes) * chip.devices_per_chip
+    wide = _wide(programs, chip)
+    return bool(wide) and all(
+        not program.device_order
+        and start % devices == program.devices_needed % devices == 0
+        and _has_one_axis(program, program.devices_needed)
+        for start, program in wide
+    )
+
+
+def moved_by_others(programs: Sequence[Program], chip: Chip, pod: Pod) -> Iterator[str]:
+    """Yield a warning for each program whose devices lie otherwise than they do without the programs beside it."""
+    if len(programs) == 1:
+        return
+    for start, program in _wide(programs, chip):
+        alone = pod_of([program], chip, None)
+        if not _lie_alike(pod, start, alone, program.devices_needed):
+            sizes, own = ("x".join(map(str, one.torus.sizes)) for one in (pod, alone))
+            yield (
+                f"{program.name}: beside others its {program.devices_needed} devices lie on {sizes} chips, numbered "
+                f"from {start} on, and not as alone on {own}: what they exchange may take longer"
+            )
+
+
+def _lie_alike(pod: Pod, start: int, alone: Pod, devices: int) -> bool:
+    """Return whether so many devices from ``start`` on lie to each other as the first ones of another pod do."""
+    has_rings = any(wraps and size > 1 for size, wraps in zip(alone.torus.sizes, alone.torus.wraps, strict=True))
+    if has_rings and pod.torus != alone.torus:
+        return False
+    shifts = set()
+    for number in range(devices):
+        here, there = pod.place_of(start + number), alone.place_of(number)
+        moved = map(sub, here.coordinates, there.coordinates)
+        shifts.add((here.slice_number - there.slice_number, here.on_chip - there.on_chip, *moved))
+    return len(shifts) == 1
 
 
 def usual_slice(devices: int, chip: Chip) -> Topology:

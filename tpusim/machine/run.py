@@ -28,7 +28,16 @@ from tpusim.machine.cohorts import (
 from tpusim.machine.core import Core
 from tpusim.machine.costs import Costs
 from tpusim.machine.device import Device
-from tpusim.machine.placement import Assignment, Cohort, RunOptions, assign, devices_needed, is_order_open, pod_of
+from tpusim.machine.placement import (
+    Assignment,
+    Cohort,
+    RunOptions,
+    assign,
+    devices_needed,
+    is_order_open,
+    moved_by_others,
+    pod_of,
+)
 from tpusim.machine.recording import sent_in
 from tpusim.machine.waits import Standing, deadlock_message, whereabouts
 from tpusim.machine.world import World
@@ -103,10 +112,11 @@ def simulate_pod(
         slices=pod.slices,
         device_count=len(assigned),
         timelines=run.timelines(),
+        program_count=len(programs),
         links=run.links(),
         device_order="mesh" if any(program.device_order for program in programs) else pod.device_order,
         is_order_open=is_order_open(programs, pod),
-        warnings=warnings,
+        warnings=(*warnings, *(() if topology else moved_by_others(programs, chip, pod))),
     )
     costs.forget()
     return found

@@ -165,15 +165,16 @@ def on_slice(program: Program, chip: Chip, topology: Topology | None) -> Program
     if not program.device_order or not program.topology:
         return program
     stated = stated_slice(program, chip)
-    if stated is not None and (topology is None or _full(topology, chip) == _full(stated, chip)):
+    if stated is not None and (topology is None or _has_copies_of(stated, topology, chip)):
         return program
     listed = moved_to(program, range(len(program.device_order)))
     return msgspec.structs.replace(listed, device_order=())
 
 
-def _full(topology: Topology, chip: Chip) -> tuple[int, ...]:
-    """Return slices, and chips along every axis that a chip has links along."""
-    return topology.slices, *topology.sizes, *(1,) * (chip.ici.dimensions - len(topology.sizes))
+def _has_copies_of(stated: Topology, topology: Topology, chip: Chip) -> bool:
+    """Return whether a topology is the slices that a program states, once or several times."""
+    stated_sizes, sizes = ((*one.sizes, *(1,) * (chip.ici.dimensions - len(one.sizes))) for one in (stated, topology))
+    return stated_sizes == sizes and topology.slices % stated.slices == 0
 
 
 def named_chip(file_name: str) -> str:

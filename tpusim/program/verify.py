@@ -90,9 +90,9 @@ def _never_needed(program: Program) -> str:
     return next((step.name for step in beside if step.name not in needed), "")
 
 
-def number_fault(steps: Sequence[Step]) -> str:
-    """Return what is wrong with the numbers of steps, whatever is inside them: nothing if all are such as can be."""
-    return next((fault for step in steps for fault in _misfit_numbers(step)), "")
+def number_fault(items: Sequence[msgspec.Struct]) -> str:
+    """Return what is wrong with the numbers of steps or their parts, whatever is inside: nothing if all can be."""
+    return next((fault for item in items for fault in _misfit_numbers(item)), "")
 
 
 def _verify_names(program: Program) -> None:

@@ -7,7 +7,7 @@ draws: what needs neither colours nor narrowing, as nearly all that goes into a 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -19,7 +19,18 @@ _COMPARABLE = 0.01
 _SHOWN_FIGURES = 4
 
 BYTES = ((2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
-"""Units of sizes, for ``unit_of``."""
+"""Units of sizes, for ``unit_of`` and ``scaled_text``."""
+
+COUNTS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+"""Decimal prefixes of counts."""
+
+# In microseconds: from these up, the units that profilers of TPU programs give.
+_TIMES = ((1e6, "s"), (1e3, "ms"), (1.0, "us"))
+_ENERGIES = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ"))
+_POWERS = ((1e6, "MW"), (1e3, "kW"), (1.0, "W"))
+
+_NEARLY = 1 - 1e-9
+"""A thousand of one unit is one of the next, though floats that are multiplied may come out a little less."""
 
 # Characters of one column each that Rich takes for nothing else.
 _PLAIN = re.compile(r"[ -Z\]-~]*+")
@@ -145,11 +156,7 @@ def us_text(microseconds: float | None) -> str:
     """Return microseconds in a unit that keeps them readable; nothing for None."""
     if microseconds is None:
         return ""
-    # From microseconds up, the unit that profilers of TPU programs give.
-    for limit, factor, unit in ((1e3, 1.0, "us"), (1e6, 1e-3, "ms")):
-        if microseconds < limit:
-            return f"{microseconds * factor:.2f} {unit}"
-    return f"{_fixed(microseconds * 1e-6, 3)} s"
+    return scaled_text(microseconds, _TIMES, lambda value, unit: _fixed(value, 3 if unit == "s" else 2))
 
 
 def times_text(*times_ps: int) -> list[str]:
@@ -180,11 +187,23 @@ def unit_of(value: float, units: Sequence[tuple[float, str]]) -> tuple[float, st
     return next((unit for unit in units if value >= unit[0]), units[-1])
 
 
+def scaled_text(value: float, units: Sequence[tuple[float, str]], written: Callable[[float, str], str]) -> str:
+    """Return a value in the first of some units, from the last one up, in which it is not written as one of the next.
+
+    ``written`` is given the value in a unit, and the unit's name.
+    """
+    for place in reversed(range(len(units))):
+        size, name = units[place]
+        figure = written(value / size, name)
+        # What is rounded decides: 999.996 us are a millisecond.
+        if not place or not float(figure) * size >= units[place - 1][0] * _NEARLY:
+            break
+    return f"{figure} {name}"
+
+
 def size_text(n_bytes: float) -> str:
     """Return bytes in a binary unit that keeps them readable."""
-    size, name = unit_of(n_bytes, BYTES)
-    digits = {"GiB": 2, "B": 0}.get(name, 1)
-    return f"{_fixed(n_bytes / size, digits)} {name}"
+    return scaled_text(n_bytes, BYTES, lambda value, unit: _fixed(value, {"GiB": 2, "B": 0}.get(unit, 1)))
 
 
 def whole_text(number: int) -> str:
@@ -194,14 +213,17 @@ def whole_text(number: int) -> str:
 
 def count_text(number: float) -> str:
     """Return a count with a decimal prefix."""
-    size, prefix = unit_of(number, ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")))
-    return f"{number / size:.4g} {prefix}"
+    return scaled_text(number, COUNTS, lambda value, _: f"{value:.4g}")
 
 
 def energy_text(joules: float) -> str:
     """Return an energy in a unit that keeps it readable."""
-    size, name = unit_of(joules, ((1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ")))
-    return f"{joules / size:.3g} {name}"
+    return scaled_text(joules, _ENERGIES, lambda value, _: f"{value:.3g}")
+
+
+def power_text(watts: float) -> str:
+    """Return a power in a unit that keeps it readable."""
+    return scaled_text(watts, _POWERS, lambda value, _: f"{value:.3g}")
 
 
 def dollars_text(usd: float) -> str:

@@ -174,8 +174,9 @@ class LinkUse(msgspec.Struct, frozen=True, gc=False):
 class PodRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a pod: chips along each axis of a slice, the devices that were run, and the links that carried anything.
 
-    One time line stands for all ``device_count`` devices if they all do the same; ``warnings`` say where it stands for
-    some that do not. In ``device_order`` devices are numbered on the chips: as ``listed``, along a ``ring``, or as the
+    ``program_count`` programs ran side by side, each on devices of its own; a single one runs on all of them. One time
+    line stands for all ``device_count`` devices if they all do the same; ``warnings`` say where it stands for some that
+    do not. In ``device_order`` devices are numbered on the chips: as ``listed``, along a ``ring``, or as the
     program says of its ``mesh``; ``is_order_open`` if it says nothing and ``jax.devices()`` has other ones meet.
     """
 
@@ -183,6 +184,7 @@ class PodRun(msgspec.Struct, frozen=True, kw_only=True):
     slices: int
     device_count: int
     timelines: tuple[Timeline, ...]
+    program_count: int = 1
     links: Collection[LinkUse] = ()
     device_order: str = "listed"
     is_order_open: bool = False

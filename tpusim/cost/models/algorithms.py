@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tpusim.cost.models.checked import rounds_fault
 from tpusim.cost.models.protocols import CollectiveAlgorithm, Round
 from tpusim.cost.models.registry import Registry
 from tpusim.hardware.chip import Chip
 
-ALGORITHMS: Registry[CollectiveAlgorithm] = Registry("ici.algorithm", "rounds")
+ALGORITHMS: Registry[CollectiveAlgorithm] = Registry("ici.algorithm", rounds=rounds_fault)
 """By the name in a chip's file."""
 
 EXCHANGE = "all-to-all"

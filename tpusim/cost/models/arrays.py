@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from math import ceil
 
+from tpusim.cost.models.checked import amount_fault, array_work_fault
 from tpusim.cost.models.protocols import Array, ArrayWork, TileProduct
 from tpusim.cost.models.registry import Registry
 from tpusim.cost.mxu import matmul_cycles, operand_held, packed_depth_tiles, pass_cycles, round_up
 from tpusim.hardware.chip import Chip
 from tpusim.program.work import Matmul
 
-ARRAYS: Registry[Array] = Registry("mxu.model", "work", "cycles")
+ARRAYS: Registry[Array] = Registry("mxu.model", work=array_work_fault, cycles=amount_fault)
 """By the name in a chip's file."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tpusim.cost.classes import Moving, block_seconds, class_cycles, class_moving
 from tpusim.cost.dma import later_blocks
+from tpusim.cost.models.checked import pace_fault
 from tpusim.cost.models.protocols import Buffers, Pace
 from tpusim.cost.models.registry import Registry
 from tpusim.hardware.chip import Chip
@@ -14,7 +15,7 @@ from tpusim.program.steps import Kernel
 from tpusim.program.work import Stream
 from tpusim.units import seconds_to_ps
 
-BUFFERS: Registry[Buffers] = Registry("dma.model", "pace")
+BUFFERS: Registry[Buffers] = Registry("dma.model", pace=pace_fault)
 """By the name in a chip's file."""
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tpusim.cost.energy import event_joules, idle_watts
+from tpusim.cost.models.checked import amount_fault, amounts_fault
 from tpusim.cost.models.protocols import Energy
 from tpusim.cost.models.registry import Registry
 from tpusim.hardware.chip import Chip
 
-ENERGIES: Registry[Energy] = Registry("power.model", "joules", "idle_watts")
+ENERGIES: Registry[Energy] = Registry("power.model", joules=amounts_fault, idle_watts=amount_fault)
 """By the name in a chip's file."""
 
 

@@ -13,6 +13,7 @@ from itertools import combinations
 
 from msgspec import structs
 
+from tpusim.cost.models.checked import links_fault
 from tpusim.cost.models.protocols import Fabric
 from tpusim.cost.models.registry import Registry
 from tpusim.errors import ConfigError, did_you_mean
@@ -21,7 +22,7 @@ from tpusim.hardware.fabric import Graph
 from tpusim.hardware.pod import Detour, Pod, Topology, make_pod
 from tpusim.hardware.torus import Torus
 
-FABRICS: Registry[Fabric] = Registry("ici.model", "links")
+FABRICS: Registry[Fabric] = Registry("ici.model", links=links_fault)
 """By the name in a chip's file."""
 
 Wire = tuple[int, int, float]

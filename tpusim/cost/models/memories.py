@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from tpusim.cost.models.checked import served_fault
 from tpusim.cost.models.protocols import Memory, Served
 from tpusim.cost.models.registry import Registry
 from tpusim.errors import ConfigError
@@ -15,7 +16,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM
 from tpusim.program.work import Stream
 
-MEMORIES: Registry[Memory] = Registry("hbm.model", "serve")
+MEMORIES: Registry[Memory] = Registry("hbm.model", serve=served_fault)
 """By the name in a chip's file."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tpusim.cost.models.checked import kernel_fault, work_fault
 from tpusim.cost.models.protocols import Operations
 from tpusim.cost.models.registry import Registry
 from tpusim.hardware.chip import Chip
@@ -9,7 +10,7 @@ from tpusim.ir.module import Instruction
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Work
 
-OPERATIONS: Registry[Operations] = Registry("vpu.model", "work", "kernel")
+OPERATIONS: Registry[Operations] = Registry("vpu.model", work=work_fault, kernel=kernel_fault)
 """By the name in a chip's file."""
 
 

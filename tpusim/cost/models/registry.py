@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from tpusim.errors import ConfigError, did_you_mean
+from tpusim.cost.models.checked import Check, checked
+from tpusim.errors import ConfigError, TpusimError, did_you_mean
 from tpusim.hardware.chip import Chip, Setting
 from tpusim.hardware.load import model_settings
 
@@ -67,12 +68,15 @@ def plugin_places(package: str) -> list[Path]:
 
 
 class Registry(Generic[M]):
-    """The models of one unit by name. ``key`` is the chip key that names one, ``methods`` what every one has."""
+    """The models of one unit by name. ``key`` is the chip key that names one.
 
-    def __init__(self, key: str, *methods: str) -> None:
+    ``checks`` are by the methods that every one has, and say what is wrong with the answers of a user's own.
+    """
+
+    def __init__(self, key: str, **checks: Check) -> None:
         self.key = key
         self.section = key.partition(".")[0]
-        self._methods = methods
+        self._checks = checks
         self._shipped: dict[str, Callable[..., M]] = {}
         # Of those without settings, which nearly all are: products ask thousands of times in a lowering.
         self._plain: dict[str, M] = {}
@@ -133,8 +137,10 @@ class Registry(Generic[M]):
             raise ConfigError(f"{self.section}.settings: {name!r} takes {wanted}: {error}") from error
         try:
             return kind(**settings)
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"{self.section}.settings: {name!r}: {error}") from error
+        except TpusimError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"{self.section}.settings: {name!r}: {type(error).__name__}: {error}") from error
 
     def _load(self, name: str) -> Callable[..., M]:
         """Return the class that ``package.module:Class`` names."""
@@ -154,8 +160,10 @@ class Registry(Generic[M]):
             kind: Any = getattr(import_module(module), class_name)
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"{self.key}: {name!r}: {error}; is it installed or on PYTHONPATH?") from error
-        missing = [method for method in self._methods if not callable(getattr(kind, method, None))]
-        if missing or not callable(kind):
-            raise ConfigError(f"{self.key}: {name!r}: expected a class with {', '.join(self._methods)}, found none")
-        found: Callable[..., M] = kind
+        except Exception as error:
+            raise ConfigError(f"{self.key}: {name!r}: {type(error).__name__}: {error}") from error
+        missing = [method for method in self._checks if not callable(getattr(kind, method, None))]
+        if missing or not isinstance(kind, type):
+            raise ConfigError(f"{self.key}: {name!r}: expected a class with {', '.join(self._checks)}, found none")
+        found: Callable[..., M] = checked(kind, f"{self.key}: {name!r}", self._checks)
         return found

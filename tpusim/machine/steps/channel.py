@@ -23,7 +23,7 @@ def run_channel(core: Core, step: ChannelTransfer) -> Activity | None:
     number, channels = core.device.number, core.device.world.channels
     peers = other_ends = channels.other_ends(step)
     if step.pairs is not None:
-        first = core.device.cohort.devices.first
+        first = core.device.cohort.devices.first_beside(number)
         peers = tuple(first + peer for peer in channels.partners(step, number - first))
     if step.pairs is not None and not peers:
         # No pair has this device at this end.

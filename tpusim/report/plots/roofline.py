@@ -16,7 +16,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, MATRIX, UNITS, VMEM
 from tpusim.report.plots.colours import GREY, INK, kind_of, kind_order, look_of
 from tpusim.report.plots.style import figure_of, literal, new_figure, place_labels, shortened, styled
-from tpusim.report.tables import time_text, unit_of
+from tpusim.report.tables import COUNTS, scaled_text, time_text
 from tpusim.timeline.records import Timeline
 
 _LABELS = 8
@@ -110,8 +110,7 @@ def _turn_slopes(ax: Axes) -> None:
 
 
 def _rate(per_second: float) -> str:
-    size, prefix = unit_of(per_second, ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1.0, "")))
-    return f"{per_second / size:.3g} {prefix}"
+    return scaled_text(per_second, COUNTS, lambda rate, _: f"{rate:.3g}")
 
 
 def _area(point: RoofPoint, total_ps: int) -> float:

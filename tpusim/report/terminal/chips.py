@@ -15,7 +15,7 @@ from tpusim.analysis.energy.price import listed_price
 from tpusim.cost.area import area_mm2
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fields import Fact
-from tpusim.report.tables import Printer, dollars_text, escape, plain_table, unit_of
+from tpusim.report.tables import Printer, dollars_text, escape, plain_table, scaled_text
 
 # Yellow asks for doubt; the words themselves are printed too, for terminals without colours.
 _GUESSED = ("estimated", "fitted")
@@ -106,8 +106,7 @@ def _human(value: Any, unit: str) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if unit in _SCALES and value:
-        size, name = unit_of(value, _SCALES[unit])
-        return f"{value / size:.4g} {name}"
+        return scaled_text(value, _SCALES[unit], lambda number, _: f"{number:.4g}")
     number = f"{value:g}" if isinstance(value, float) else str(value)
     # A year explains itself.
     return f"{number} {unit}".rstrip() if unit != "year" else number

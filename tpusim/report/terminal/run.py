@@ -21,6 +21,7 @@ from tpusim.report.tables import (
     energy_text,
     escape,
     plain_table,
+    power_text,
     shares_text,
     size_text,
     time_text,
@@ -183,8 +184,8 @@ def _print_memory(summary: Summary, console: Printer) -> None:
 
 def _energy_head(energy: Energy, all_devices_j: float | None) -> str:
     """Return the energy and the mean power of the device and of its chip, and the energy of all devices of a slice."""
-    of_chip = f" ({energy.chip_power_w:.3g} W a chip of such devices)" if energy.devices_per_chip > 1 else ""
-    joules, watts = energy_text(energy.total_j), f"{energy.average_power_w:.3g} W"
+    of_chip = f" ({power_text(energy.chip_power_w)} a chip of such devices)" if energy.devices_per_chip > 1 else ""
+    joules, watts = energy_text(energy.total_j), power_text(energy.average_power_w)
     if all_devices_j is None:
         return f"{joules}, {watts} on average{of_chip}"
     one = "device" if energy.devices_per_chip > 1 else "chip"

@@ -6,9 +6,12 @@ function trimmed(number, digits = 3) {
   return Number(number.toPrecision(digits)).toLocaleString("en-US", { maximumFractionDigits: 12 });
 }
 
+// In the smallest unit in which what is rounded is not one of the next; floats may come out a little less than that.
 function scaled(number, steps, digits) {
-  for (const [least, unit] of steps) if (Math.abs(number) >= least) return `${trimmed(number / least, digits)} ${unit}`;
-  const [least, unit] = steps[steps.length - 1];
+  const rounded = (least) => Number((Math.abs(number) / least).toPrecision(digits)) * least;
+  let place = steps.length - 1;
+  while (place > 0 && rounded(steps[place][0]) >= steps[place - 1][0] * (1 - 1e-9)) place--;
+  const [least, unit] = steps[place];
   return `${trimmed(number / least, digits)} ${unit}`;
 }
 
@@ -16,7 +19,7 @@ const timeText = (ps, digits = 4) => ps === 0 ? "0" : scaled(ps, [[1e12, "s"], [
 const usText = (us) => timeText(us * 1e6);
 const sizeText = (bytes) => bytes === 0 ? "0 B" : scaled(bytes, [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]], 4);
 const countText = (n) => n === 0 ? "0" : scaled(n, [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]], 4).trim();
-const energyText = (joules) => joules === 0 ? "0 J" : scaled(joules, [[1, "J"], [1e-3, "mJ"], [1e-6, "uJ"], [1e-9, "nJ"]], 3);
+const energyText = (joules) => joules === 0 ? "0 J" : scaled(joules, [[1e9, "GJ"], [1e6, "MJ"], [1e3, "kJ"], [1, "J"], [1e-3, "mJ"], [1e-6, "uJ"], [1e-9, "nJ"]], 3);
 const dollarsText = (usd) => `$${usd >= 1 ? usd.toFixed(2) : trimmed(usd)}`;
 const rateText = (n, unit) => `${countText(n)}${/[A-Za-z]$/.test(countText(n)) ? "" : " "}${unit}/s`;
 const percentText = (share) => `${(100 * share).toFixed(1)} %`;
