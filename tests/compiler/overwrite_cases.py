@@ -397,6 +397,27 @@ ENTRY e {
  ROOT out = (MATRIX) tuple(t) }""",
         *("reverse(n), dimensions={0}", "add(n, p)", "e/t is written over x before it has read it"),
     ),
+    "one of two arrays that are sorted lies where the other does": (
+        """SCHEDULED, input_output_alias={ HERE: (0, {}, may-alias) }
+lt { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ c = f32[] parameter(2)
+ d = f32[] parameter(3)
+ ROOT less = pred[] compare(a, b), direction=LT }
+ENTRY e {
+ x = MATRIX parameter(0)
+ y = MATRIX parameter(1)
+ ROOT out = PAIR sort(x, y), dimensions={1}, to_apply=lt }""",
+        *("{1}", "{0}", "e/out is written over x before it has read it"),
+    ),
+    "a kernel writes over what its author does not say": (
+        """SCHEDULED, DONATED
+ENTRY e {
+ x = MATRIX parameter(0)
+ y = MATRIX custom-call(x), custom_call_target="mine"HERE
+ ROOT out = (MATRIX) tuple(y) }""",
+        *("", ", output_to_operand_aliasing={{}: (0, {})}", "e/y is written over x before it has read it"),
+    ),
     "two arguments lie where one result does": (
         """SCHEDULED, input_output_alias={ {0}: (0, {}, may-alias) }, buffer_donor={ (1, {}) }
 ENTRY e {
