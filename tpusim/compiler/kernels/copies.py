@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from tpusim.compiler.kernels.branches import let_branches_write
-from tpusim.compiler.kernels.kept import Kept, given_away
+from tpusim.compiler.kernels.kept import Kept, given_away, state_aliases
 from tpusim.compiler.kernels.late import is_read_late
 from tpusim.compiler.kernels.places import (
     Home,
@@ -54,6 +54,7 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
             places += _copy_what_takes_arguments(order, graph, given, set())
     places += [place for body in bodies for place in _copy_state(order, body)]
     places += _copy_what_takes_arguments(order, draft.entry, *given_away(draft))
+    state_aliases(order)
     for place in places:
         _wait_for_readers(order, place)
 
