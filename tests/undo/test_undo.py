@@ -83,6 +83,38 @@ def test_what_is_under_way_is_made_at_once_however_long_its_chain():
     assert simulate(module, "v5e").timeline.total_ps > 0
 
 
+GIVEN = """HloModule m, is_scheduled=true, buffer_donor={ (0, {}), (1, {}) }
+
+f {
+  p = f32[8,128] parameter(0)
+  ROOT r = f32[8,128] custom-call(p), custom_call_target="mine", output_to_operand_aliasing={{}: (0, {})}
+}
+
+ENTRY e {
+  p = f32[8,128] parameter(0)
+  q = f32[8,128] parameter(1)
+  v = f32[8,128] fusion(p), kind=kCustom, calls=f, output_to_operand_aliasing={{}: (0, {})}
+  w = f32[8,128] custom-call(v), custom_call_target="mine", output_to_operand_aliasing={{}: (0, {})}
+  ROOT n = f32[8,128] negate(w)
+}
+"""
+
+
+def test_what_the_author_gives_away_and_writes_over_stays():
+    """Donated arguments, and the operands of kernels by hand that their results lie in."""
+    plain = defuse(parse_module(SourceText("m.hlo", GIVEN)))
+    assert [donor.parameter for donor in plain.attributes["buffer_donor"]] == [0, 1]
+    calls = [one for one in plain.entry if one.opcode == "custom-call"]
+    assert [len(one.attributes["output_to_operand_aliasing"]) for one in calls] == [1, 1]
+
+
+def test_what_the_compiler_wrote_over_is_forgotten():
+    """What a fusion overwrites is for whoever fuses."""
+    fused = GIVEN.replace(', custom_call_target="mine", output_to_operand_aliasing={{}: (0, {})}', "")
+    plain = defuse(parse_module(SourceText("m.hlo", fused.replace("custom-call", "negate"))))
+    assert "output_to_operand_aliasing" not in plain.text
+
+
 def viewed(before: str, after: str):
     """Return a module whose result is a bitcast of its parameter."""
     lines = f"  x = {before} parameter(0)\n  ROOT y = {after} bitcast(x)\n"

@@ -19,7 +19,7 @@ from tpusim.undo.views import joined, plain_view
 _KEPT_CONFIG = frozenset({"known_trip_count", "custom_call_config"})
 """What ``backend_config`` says of the program, not of how it was compiled."""
 
-_OF_SCHEDULE = frozenset({"is_scheduled", "entry_computation_layout", "buffer_donor"})
+_OF_SCHEDULE = frozenset({"is_scheduled", "entry_computation_layout"})
 _OF_PLACEMENT = frozenset({"control-predecessors", "output_to_operand_aliasing", "async_execution_thread"})
 
 
@@ -57,7 +57,9 @@ def defuse(module: Module) -> Module:
 def _forget(node: Node) -> None:
     """Leave of a node what it computes."""
     node.shape = _without_layouts(node.shape)
-    named = {key: value for key, value in node.attributes.items() if key not in _OF_PLACEMENT}
+    # What a kernel by hand writes over its author says.
+    said = {"output_to_operand_aliasing"} if node.opcode == "custom-call" else set()
+    named = {key: value for key, value in node.attributes.items() if key not in _OF_PLACEMENT - said}
     config = named.pop("backend_config", None)
     fields = _fields(config)
     # What a hand-written kernel may take of VMEM is asked for by its author; for others the compiler says it.
