@@ -264,6 +264,27 @@ ENTRY e {
  d = MATRIX dot(a, a), TIMES
  q = MATRIX dot(d, x), TIMES
  ROOT out = PAIR tuple(d, q) }""",
+    "what is made of a row is returned twice, and a loop writes over the row": """HloModule m
+more { p = (s32[], f32[128]) parameter(0)
+ n = s32[] ELEMENT(p), index=0
+ five = s32[] constant(5)
+ ROOT c = pred[] compare(n, five), direction=LT }
+step { p = (s32[], f32[128]) parameter(0)
+ n = s32[] ELEMENT(p), index=0
+ a = f32[128] ELEMENT(p), index=1
+ one = s32[] constant(1)
+ j = s32[] add(n, one)
+ d = f32[128] negate(a)
+ ROOT out = (s32[], f32[128]) tuple(j, d) }
+ENTRY e {
+ x = f32[128] parameter(0)
+ zero = s32[] constant(0)
+ v = f32[128] sine(x)
+ b = MATRIX broadcast(v), dimensions={1}
+ start = (s32[], f32[128]) tuple(zero, v)
+ end = (s32[], f32[128]) while(start), condition=more, body=step
+ a = f32[128] ELEMENT(end), index=1
+ ROOT out = (MATRIX, f32[128], MATRIX) tuple(b, a, b) }""",
     "what is under way to a neighbour is updated": """HloModule m, num_partitions=4
 ENTRY e {
  x = MATRIX parameter(0)

@@ -264,7 +264,7 @@ def _wait_for_readers(order: Order, place: Place) -> None:
 
 def _another(order: Order, graph: Graph, node: Node, at: float) -> Node:
     """Return a copy of an array, which comes at a number of the order; what is made from nothing is made once more."""
-    is_free = node.opcode in LAID_OUT_FREELY & FUSES_INTO_USERS
+    is_free = node.opcode in LAID_OUT_FREELY & FUSES_INTO_USERS and not any(map(has_place, node.operands))
     made = graph.clone(node) if is_free else graph.add("copy", node.shape, [node], like=node)
     order.of(graph)[made] = at
     return made
