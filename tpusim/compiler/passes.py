@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tpusim.compiler.buffers import allocate_stacks
 from tpusim.compiler.collectives import combine, leave_to_slice, start_early
 from tpusim.compiler.decompose.run import decompose
+from tpusim.compiler.flatten import flatten
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.inline import inline
 from tpusim.compiler.kernels.copies import copy_what_is_kept
@@ -29,6 +30,7 @@ from tpusim.semantics.marks import COMPILED_FOR, with_mark
 PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("manual", localise),
     ("inline", inline),
+    ("flatten", flatten),
     ("simplify", simplify),
     ("decompose", decompose),
     ("clean-up", simplify),

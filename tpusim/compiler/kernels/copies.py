@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import inf
 
+from tpusim.compiler.flatten import arrays_in, tuple_as
 from tpusim.compiler.kernels.branches import let_branches_write
 from tpusim.compiler.kernels.kept import Kept, given_away, state_aliases
 from tpusim.compiler.kernels.late import is_read_late
@@ -136,21 +137,49 @@ def _replace_for_branches(order: Order, graph: Graph, conditional: Node, places:
 def _copy_results(order: Order, graph: Graph, aliases: Mapping[int, Home], donated: set[Home]) -> None:
     """Copy what is returned as it is: what stays the caller's, constants, and one array twice."""
     results = results_of(graph)
-    own = _own_places(order, results, aliases)
-    taken: set[Home] = set()
+    kept = _KeptResults(order, graph, _own_places(order, results, aliases), aliases, donated)
     for at, result in enumerate(results):
-        is_array = isinstance(result.shape, ArrayShape) and result.shape.dtype.is_array_type
-        if not is_array or (graph is not order.draft.entry and result.is_small):
-            continue
-        home = home_of(order.draft, result)
-        is_kept = home.node.opcode == "parameter" and (
-            home != aliases[at] if at in aliases else donated.isdisjoint((home, Home(home.node)))
-        )
-        if is_kept or home.node.opcode == "constant" or home in taken or own.get(home, at) != at:
-            results[at] = _another(order, graph, result, order.of(graph)[result] + 0.5)
+        if isinstance(result.shape, TupleShape) and result.shape.elements:
+            # Nowhere but in what the caller gets are there tuples in tuples.
+            whole = tuple_as(graph, result.shape, [kept.own(array, None) for array in arrays_in(graph, result)])
+            order.of(graph)[whole] = inf
+            results[at] = whole
         else:
-            taken.add(home)
+            results[at] = kept.own(result, at)
     _return(graph, results)
+
+
+class _KeptResults:
+    """Gives each result memory of its own; ``places`` are those where arrays have to go that are returned again."""
+
+    def __init__(
+        self, order: Order, graph: Graph, places: dict[Home, int], aliases: Mapping[int, Home], donated: set[Home]
+    ) -> None:
+        self._order, self._graph = order, graph
+        self._places, self._aliases, self._donated = places, aliases, donated
+        self._taken: set[Home] = set()
+
+    def own(self, result: Node, at: int | None) -> Node:
+        """Return the array that is returned at a place, None if that is within a tuple: a copy where it must be."""
+        is_array = isinstance(result.shape, ArrayShape) and result.shape.dtype.is_array_type
+        if not is_array or (self._graph is not self._order.draft.entry and result.is_small):
+            return result
+        home = home_of(self._order.draft, result)
+        is_made = home.node.opcode != "constant" and not self._is_callers(home, at)
+        if is_made and home not in self._taken and self._places.get(home, at) == at:
+            self._taken.add(home)
+            return result
+        return _another(self._order, self._graph, result, self._order.of(self._graph).get(result, inf) + 0.5)
+
+    def _is_callers(self, home: Home, at: int | None) -> bool:
+        outermost = home.node
+        while outermost.opcode == "get-tuple-element":
+            outermost = outermost.operands[0].source
+        if outermost.opcode != "parameter":
+            return False
+        if at is not None and at in self._aliases:
+            return home != self._aliases[at]
+        return self._donated.isdisjoint((home, Home(home.node)))
 
 
 def _own_places(order: Order, results: Iterable[Node], given: Mapping[int, Home]) -> dict[Home, int]:
