@@ -10,7 +10,16 @@ from tpusim.draft import Draft, Graph, Node
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Raw
 from tpusim.ir.module import Instruction, Literal, Module
-from tpusim.ir.ops import COMPILED, COPIES, OWN_ASYNC_OPCODES, TRANSFERS, async_parts
+from tpusim.ir.ops import (
+    ASYNC_DONES,
+    COMPILED,
+    COPIES,
+    OWN_ASYNC_OPCODES,
+    TRANSFER_DONES,
+    TRANSFERS,
+    async_parts,
+    long_form,
+)
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 from tpusim.undo.slices import JOIN, put_together
 from tpusim.undo.unmix import unmix
@@ -52,6 +61,34 @@ def defuse(module: Module) -> Module:
     unmix(draft)
     draft.attributes = {key: value for key, value in draft.attributes.items() if key not in _OF_SCHEDULE}
     return draft.write()
+
+
+def made_at_once(module: Module) -> Module:
+    """Return an unscheduled module in which the core starts nothing: what runs beside what the compiler decides.
+
+    What other threads run, and transfers, stay as they are.
+    """
+    if not any(_is_wait(i.opcode) for computation in module.computations for i in computation):
+        return module
+    draft = Draft(module)
+    for graph in draft.reachable():
+        for node in [node for node in graph.order() if _is_wait(node.opcode) and _thread(node) == "main"]:
+            plain = _UNDO.get(node.opcode, _started)(graph, node)
+            if plain is not None:
+                graph.replace(node, plain)
+    return draft.write()
+
+
+def _is_wait(opcode: str) -> bool:
+    return opcode in ASYNC_DONES - TRANSFER_DONES or long_form(opcode) == "async-done"
+
+
+def _thread(wait: Node) -> str:
+    """Return the thread on which that runs for which a node waits."""
+    start = wait.operands[0]
+    while long_form(start.opcode) == "async-update":
+        start = start.operands[0]
+    return str(start.attributes.get("async_execution_thread", "main"))
 
 
 def _forget(node: Node) -> None:
