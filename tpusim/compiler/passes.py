@@ -18,7 +18,7 @@ from tpusim.compiler.layouts.assign import assign_layouts
 from tpusim.compiler.manual import localise
 from tpusim.compiler.place.run import place
 from tpusim.compiler.row_window import make_row_windows
-from tpusim.compiler.schedule import schedule
+from tpusim.compiler.schedule import follow_what_is_stated, schedule
 from tpusim.compiler.simplify.rules import simplify
 from tpusim.compiler.target import Target
 from tpusim.compiler.tiles import state_tiles
@@ -73,6 +73,8 @@ def compile_module(
             break
     if draft.attributes.get("is_scheduled"):
         draft.attributes = with_mark(draft.attributes, COMPILED_FOR, target.chip.name)
+    if stop_after:
+        follow_what_is_stated(draft)
     return draft.write()
 
 
