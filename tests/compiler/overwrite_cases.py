@@ -312,6 +312,92 @@ ENTRY e {
  d = MATRIX dot(a, a), TIMES
  q = MATRIX dot(d, x), TIMES
  ROOT out = PAIR tuple(d, q) }""",
+    "what is made of a row is returned twice, and a loop writes over the row": """HloModule m
+more { p = (s32[], f32[128]) parameter(0)
+ n = s32[] ELEMENT(p), index=0
+ five = s32[] constant(5)
+ ROOT c = pred[] compare(n, five), direction=LT }
+step { p = (s32[], f32[128]) parameter(0)
+ n = s32[] ELEMENT(p), index=0
+ a = f32[128] ELEMENT(p), index=1
+ one = s32[] constant(1)
+ j = s32[] add(n, one)
+ d = f32[128] negate(a)
+ ROOT out = (s32[], f32[128]) tuple(j, d) }
+ENTRY e {
+ x = f32[128] parameter(0)
+ zero = s32[] constant(0)
+ v = f32[128] sine(x)
+ b = MATRIX broadcast(v), dimensions={1}
+ start = (s32[], f32[128]) tuple(zero, v)
+ end = (s32[], f32[128]) while(start), condition=more, body=step
+ a = f32[128] ELEMENT(end), index=1
+ ROOT out = (MATRIX, f32[128], MATRIX) tuple(b, a, b) }""",
+    "an argument is returned twice from a tuple in a tuple behind a barrier": """HloModule m
+ENTRY e {
+ x = MATRIX parameter(0)
+ inner = (MATRIX) tuple(x)
+ outer = ((MATRIX)) tuple(inner)
+ kept = ((MATRIX)) opt-barrier(outer)
+ first = (MATRIX) ELEMENT(kept), index=0
+ a = MATRIX ELEMENT(first), index=0
+ ROOT out = PAIR tuple(a, a) }""",
+    "an argument is given away, and returned from a tuple in a tuple": """HloModule m, DONATED
+ENTRY e {
+ x = MATRIX parameter(0)
+ inner = (MATRIX) tuple(x)
+ outer = ((MATRIX)) tuple(inner)
+ kept = ((MATRIX)) opt-barrier(outer)
+ first = (MATRIX) ELEMENT(kept), index=0
+ a = MATRIX ELEMENT(first), index=0
+ d = MATRIX dot(x, x), TIMES
+ ROOT out = PAIR tuple(d, a) }""",
+    "one branch hands a tuple in a tuple on, the other makes a new one": """HloModule m
+multiply {
+ p = (s32[], (MATRIX)) parameter(0)
+ inner = (MATRIX) ELEMENT(p), index=1
+ x = MATRIX ELEMENT(inner), index=0
+ d = MATRIX dot(x, x), TIMES
+ made = (MATRIX) tuple(d)
+ n = s32[] ELEMENT(p), index=0
+ ROOT out = (s32[], (MATRIX)) tuple(n, made) }
+pass { ROOT p = (s32[], (MATRIX)) parameter(0) }
+ENTRY e {
+ n = s32[] parameter(0)
+ x = MATRIX parameter(1)
+ inner = (MATRIX) tuple(x)
+ given = (s32[], (MATRIX)) tuple(n, inner)
+ chosen = (s32[], (MATRIX)) conditional(n, given, given), branch_computations={multiply, pass}
+ made = (MATRIX) ELEMENT(chosen), index=1
+ y = MATRIX ELEMENT(made), index=0
+ ROOT sum = MATRIX add(y, x) }""",
+    "a loop swaps the arrays of a tuple in its state": """HloModule m
+more { p = (s32[], PAIR) parameter(0)
+ n = s32[] ELEMENT(p), index=0
+ five = s32[] constant(5)
+ ROOT c = pred[] compare(n, five), direction=LT }
+step { p = (s32[], PAIR) parameter(0)
+ n = s32[] ELEMENT(p), index=0
+ both = PAIR ELEMENT(p), index=1
+ a = MATRIX ELEMENT(both), index=0
+ b = MATRIX ELEMENT(both), index=1
+ one = s32[] constant(1)
+ j = s32[] add(n, one)
+ swapped = PAIR tuple(b, a)
+ ROOT out = (s32[], PAIR) tuple(j, swapped) }
+ENTRY e {
+ both = PAIR parameter(0)
+ zero = s32[] constant(0)
+ start = (s32[], PAIR) tuple(zero, both)
+ end = (s32[], PAIR) while(start), condition=more, body=step
+ ROOT out = PAIR ELEMENT(end), index=1 }""",
+    "the arrays of the caller are returned in tuples in tuples": """HloModule m
+ENTRY e {
+ x = MATRIX parameter(0)
+ p = (PAIR) parameter(1)
+ both = PAIR ELEMENT(p), index=0
+ mixed = PAIR tuple(x, x)
+ ROOT out = (PAIR, PAIR, PAIR, MATRIX) tuple(both, mixed, mixed, x) }""",
     "what is under way to a neighbour is updated": """HloModule m, num_partitions=4
 ENTRY e {
  x = MATRIX parameter(0)
@@ -444,6 +530,27 @@ ENTRY e {
  t = MATRIX fusion(x), kind=kLoop, calls=kernel
  ROOT out = (MATRIX) tuple(t) }""",
         *("reverse(n), dimensions={0}", "add(n, p)", "e/t is written over x before it has read it"),
+    ),
+    "one of two arrays that are sorted lies where the other does": (
+        """SCHEDULED, input_output_alias={ HERE: (0, {}, may-alias) }
+lt { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ c = f32[] parameter(2)
+ d = f32[] parameter(3)
+ ROOT less = pred[] compare(a, b), direction=LT }
+ENTRY e {
+ x = MATRIX parameter(0)
+ y = MATRIX parameter(1)
+ ROOT out = PAIR sort(x, y), dimensions={1}, to_apply=lt }""",
+        *("{1}", "{0}", "e/out is written over x before it has read it"),
+    ),
+    "a kernel writes over what its author does not say": (
+        """SCHEDULED, DONATED
+ENTRY e {
+ x = MATRIX parameter(0)
+ y = MATRIX custom-call(x), custom_call_target="mine"HERE
+ ROOT out = (MATRIX) tuple(y) }""",
+        *("", ", output_to_operand_aliasing={{}: (0, {})}", "e/y is written over x before it has read it"),
     ),
     "two arguments lie where one result does": (
         """SCHEDULED, input_output_alias={ {0}: (0, {}, may-alias) }, buffer_donor={ (1, {}) }

@@ -18,7 +18,7 @@ from tpusim.allocation.plan import plan_buffers
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CONTROL_FLOW, ELEMENTWISE, IN_PLACE, RELAYOUTS, VIEWS, async_parts, long_form
-from tpusim.semantics.aliasing import behind_views
+from tpusim.semantics.aliasing import behind_views, in_place_operands
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 from tpusim.source import SourceText
@@ -215,6 +215,10 @@ def _write(walk: _Walk, frame: _Frame, instruction: Instruction, places: list[Pl
 
 def _in_step(module: Module, computation: Computation, instruction: Instruction, number: int, at: int) -> bool:
     """Return whether one operand of an instruction is read in the order in which one result is written."""
+    if instruction.opcode == "sort":
+        return number == at
+    if instruction.opcode == "custom-call":
+        return in_place_operands(module, instruction).get(at) == number
     if instruction.opcode != "fusion":
         return _keeps_order(computation, instruction, instruction.operands[number])
     fused = module[instruction.attributes["calls"]]

@@ -8,7 +8,7 @@ import pytest
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.hardware.load import load_chip
-from tpusim.pipeline.stages import check, execute
+from tpusim.pipeline.stages import check, execute, memory
 from tpusim.shapes.shape import ArrayShape
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
@@ -33,6 +33,12 @@ def looped(module):
     return module[loop.attributes["body"]]
 
 
+RESULTS = """
+  x = f32[64,128] parameter(0)
+  n = f32[64,128] negate(x)
+  ROOT out = (f32[64,128], f32[64,128], f32[64,128]) tuple(x, n, n)
+"""
+
 UPDATE = """
   x = f32[64,128] parameter(0)
   u = f32[8,128] parameter(1)
@@ -56,6 +62,34 @@ def test_an_argument_is_copied_unless_the_caller_gives_it_away(header, what):
     assert copied(compiled(UPDATE, header)) == what
 
 
+@pytest.mark.parametrize(
+    ("entry", "donors", "aliases", "left"),
+    [
+        (UPDATE, "(0, {})", [((), 0, ())], []),
+        (UPDATE, "(0, {}), (1, {})", [((), 0, ())], [1]),
+        ("ROOT x = (s32[], f32[64,128]) parameter(0)", "(0, {1})", [((1,), 0, (1,))], []),
+        (RESULTS, "(0, {})", [((0,), 0, ())], []),
+        (RESULTS.replace("tuple(x, n, n)", "tuple(n, x, x)"), "(0, {})", [((1,), 0, ())], []),
+        (RESULTS.replace("tuple(x, n, n)", "tuple(n, n, n)"), "(0, {})", [], [0]),
+    ],
+    ids=["updated", "one of two", "element", "as it is", "twice", "not at all"],
+)
+def test_a_result_that_lies_in_an_argument_is_said_to(entry, donors, aliases, left):
+    """An argument that is given away for whatever use counts once then (XLA, OptimizeInputOutputBufferAlias)."""
+    attributes = compiled(entry, f", buffer_donor={{ {donors} }}").attributes
+    found = [(a.output_index, a.parameter, a.parameter_index) for a in attributes.get("input_output_alias", ())]
+    assert found == aliases
+    assert [donor.parameter for donor in attributes.get("buffer_donor", ())] == left
+
+
+def test_an_argument_that_is_given_away_is_counted_once():
+    """A result of its own would be as large as the argument is."""
+    text = f"HloModule test, buffer_donor={{ (0, {{}}) }}\nENTRY main {{\n{UPDATE}\n}}\n"
+    module = compile_module(parse_module(SourceText("test", text)), Target(load_chip("v3")))
+    given, update = 64 * 128 * 4, 8 * 128 * 4
+    assert memory(module, "v3").use.peak_hbm_bytes - given - update < given
+
+
 def test_what_is_read_afterwards_is_copied():
     """And what is not, not."""
     entry = """
@@ -69,13 +103,6 @@ def test_what_is_read_afterwards_is_copied():
   ROOT out = (f32[64,128], f32[64,128]) tuple(more, bent)
 """
     assert copied(compiled(entry)) == ["bent"]
-
-
-RESULTS = """
-  x = f32[64,128] parameter(0)
-  n = f32[64,128] negate(x)
-  ROOT out = (f32[64,128], f32[64,128], f32[64,128]) tuple(x, n, n)
-"""
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ from itertools import permutations
 
 import pytest
 
+from tests.compiler.overwrite_cases import CASES, written_out
 from tests.compiler.programs import compiled
+from tpusim.compiler.passes import PASSES
+from tpusim.pipeline.stages import check
 from tpusim.shapes.address import physical_bytes
 
 # Sorts are no kernels, so that each stays what it is; two large values, each brought down to a small one.
@@ -88,3 +91,28 @@ def test_what_is_to_come_later_does(place, ends):
     opcodes = [i.opcode for i in module.entry if i.opcode in ("fusion", "dot", "convolution")]
     assert opcodes[-1] == "fusion"
     assert not any("control-predecessors" in i.attributes for computation in module.computations for i in computation)
+
+
+EARLY = {
+    "copies": written_out(CASES["a donated argument is read when the result has been made"]),
+    "loop": written_out(CASES["a loop updates one of the arrays that it swaps"]),
+    "fused": ORDERED.replace("FIRST", "").replace("SECOND", ", control-predecessors={a}").replace("ENDS", "c, a"),
+    "other": ORDERED.replace("FIRST", ", control-predecessors={a}").replace("SECOND", "").replace("ENDS", "c, a"),
+}
+
+
+@pytest.mark.parametrize("stop_after", [name for name, _ in PASSES])
+@pytest.mark.parametrize("program", EARLY)
+def test_what_has_no_order_yet_is_written_in_one_that_is_stated(program, stop_after):
+    """Else nothing could read it."""
+    module = compiled(EARLY[program], "v5e", stop_after)
+    assert check(module) == []
+
+
+@pytest.mark.parametrize("program", ["fused", "other"])
+@pytest.mark.parametrize("stop_after", ["inline", "fuse", "order"])
+def test_what_is_stated_is_kept_until_there_is_an_order(program, stop_after):
+    """A fusion waits for what one in it waits for."""
+    entry = compiled(EARLY[program], "v5e", stop_after).entry
+    waiting = [i.attributes["control-predecessors"] for i in entry if "control-predecessors" in i.attributes]
+    assert waiting == [("a",)]

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.compiler.overwrites import overwrites
 from tests.compiler.test_passes import flat, name_of
-from tpusim.compiler.passes import place_anew
+from tpusim.compiler.passes import compile_module, place_anew
 from tpusim.compiler.target import Target
 from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
@@ -81,6 +82,80 @@ def test_what_is_under_way_is_made_at_once_however_long_its_chain():
     x = np.arange(1024, dtype=np.float32).reshape(8, 128)
     assert np.array_equal(execute(plain, [x]), execute(module, [x]))
     assert simulate(module, "v5e").timeline.total_ps > 0
+
+
+BEGUN = """HloModule m, num_partitions=2, input_output_alias={ {0}: (0, {}, may-alias) }
+
+ENTRY e {
+  x = f32[128,128] parameter(0)
+  y = f32[128,128] parameter(1)
+  s = f32[128,128] sine(y)
+  START
+  d = f32[128,128] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  n = f32[128,128] OPCODE-done(c)
+  ROOT r = (f32[128,128], f32[128,128]) tuple(n, d)
+}
+"""
+STARTS = {
+    "copy": "c = (f32[128,128], f32[128,128], u32[]) copy-start(s)",
+    "collective-permute": "c = (f32[128,128], f32[128,128]) collective-permute-start(s), channel_id=1,"
+    " source_target_pairs={{0,1},{1,0}}",
+    "negate": "c = ((f32[128,128]), f32[128,128], s32[]) negate-start(s)",
+}
+
+
+@pytest.mark.parametrize("opcode", STARTS)
+def test_what_a_front_end_starts_is_made_at_once(opcode):
+    """Else what is written from its start on would be taken to be written when it is waited for."""
+    text = BEGUN.replace("START", STARTS[opcode]).replace("OPCODE", opcode)
+    front = front_end_form(parse_module(SourceText("m.hlo", text)))
+    assert check(front) == []
+    opcodes = [one.opcode for one in front.entry]
+    assert opcodes.count(opcode) == 1
+    assert not any(one.endswith(("-start", "-done")) for one in opcodes)
+    assert overwrites(compile_module(front, Target(load_chip("v3")))) == []
+
+
+def test_what_another_core_runs_stays_beside_the_first():
+    """Where it runs the program says."""
+    text = UPDATED.replace("calls=g", 'calls=g, async_execution_thread="host"').replace(
+        "fusion(p), kind=kLoop, calls=f", "negate(p)"
+    )
+    text = text.replace("}\n\nENTRY", '}, execution_thread="host"\n\nENTRY')
+    front = front_end_form(parse_module(SourceText("m.hlo", text)))
+    assert "async-done" in {one.opcode for one in front.entry}
+
+
+GIVEN = """HloModule m, is_scheduled=true, buffer_donor={ (0, {}), (1, {}) }
+
+f {
+  p = f32[8,128] parameter(0)
+  ROOT r = f32[8,128] custom-call(p), custom_call_target="mine", output_to_operand_aliasing={{}: (0, {})}
+}
+
+ENTRY e {
+  p = f32[8,128] parameter(0)
+  q = f32[8,128] parameter(1)
+  v = f32[8,128] fusion(p), kind=kCustom, calls=f, output_to_operand_aliasing={{}: (0, {})}
+  w = f32[8,128] custom-call(v), custom_call_target="mine", output_to_operand_aliasing={{}: (0, {})}
+  ROOT n = f32[8,128] negate(w)
+}
+"""
+
+
+def test_what_the_author_gives_away_and_writes_over_stays():
+    """Donated arguments, and the operands of kernels by hand that their results lie in."""
+    plain = defuse(parse_module(SourceText("m.hlo", GIVEN)))
+    assert [donor.parameter for donor in plain.attributes["buffer_donor"]] == [0, 1]
+    calls = [one for one in plain.entry if one.opcode == "custom-call"]
+    assert [len(one.attributes["output_to_operand_aliasing"]) for one in calls] == [1, 1]
+
+
+def test_what_the_compiler_wrote_over_is_forgotten():
+    """What a fusion overwrites is for whoever fuses."""
+    fused = GIVEN.replace(', custom_call_target="mine", output_to_operand_aliasing={{}: (0, {})}', "")
+    plain = defuse(parse_module(SourceText("m.hlo", fused.replace("custom-call", "negate"))))
+    assert "output_to_operand_aliasing" not in plain.text
 
 
 def viewed(before: str, after: str):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tpusim.compiler.buffers import allocate_stacks
 from tpusim.compiler.collectives import combine, leave_to_slice, start_early
 from tpusim.compiler.decompose.run import decompose
+from tpusim.compiler.flatten import flatten
 from tpusim.compiler.fuse import fuse
 from tpusim.compiler.inline import inline
 from tpusim.compiler.kernels.copies import copy_what_is_kept, take_apart
@@ -18,7 +19,7 @@ from tpusim.compiler.manual import localise
 from tpusim.compiler.place.run import place
 from tpusim.compiler.reshapes import move_reshapes
 from tpusim.compiler.row_window import make_row_windows
-from tpusim.compiler.schedule import schedule
+from tpusim.compiler.schedule import follow_what_is_stated, schedule
 from tpusim.compiler.simplify.rules import simplify
 from tpusim.compiler.target import Target
 from tpusim.compiler.tiles import state_tiles
@@ -30,6 +31,7 @@ from tpusim.semantics.marks import COMPILED_FOR, with_mark
 PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("manual", localise),
     ("inline", inline),
+    ("flatten", flatten),
     ("simplify", simplify),
     ("reshapes", move_reshapes),
     ("decompose", decompose),
@@ -74,6 +76,8 @@ def compile_module(
             break
     if draft.attributes.get("is_scheduled"):
         draft.attributes = with_mark(draft.attributes, COMPILED_FOR, target.chip.name)
+    if stop_after:
+        follow_what_is_stated(draft)
     return draft.write()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 from tpusim.compiler.channels import earlier_ends, ends_of, put_behind
-from tpusim.compiler.kernels.places import waits
+from tpusim.compiler.kernels.places import BEFORE, let_wait, waits
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import FREE, VIEWS
@@ -30,6 +30,25 @@ def schedule(draft: Draft, target: Target) -> None:
         orders = (put_behind(order, earlier) for order in (memory.nodes, _ListOrder(memory).run()))
         graph.sequence = min(orders, key=memory.peak_bytes)
     draft.attributes["is_scheduled"] = True
+
+
+def follow_what_is_stated(draft: Draft) -> None:
+    """Let what nodes are to come behind stand before them in a draft that is written before it has its order.
+
+    A fusion waits for what one in it was to wait for; what is no longer there is named no more.
+    """
+    wanted: dict[Graph, dict[Node, list[Node]]] = {}
+    for graph in draft.reachable():
+        earlier = wanted[graph] = {}
+        for node, before in waits(draft, graph.order()):
+            earlier.setdefault(node, []).append(before)
+    draft.drop(BEFORE)
+    for graph, earlier in wanted.items():
+        if earlier:
+            graph.sequence = put_behind(graph.order(), earlier)
+            place = {node: at for at, node in enumerate(graph.sequence)}
+            for node, ones in earlier.items():
+                let_wait(node, [one for one in ones if place[one] < place[node]])
 
 
 class _Memory:

@@ -99,14 +99,14 @@ def placed(module: Module) -> Iterator[None]:
 
 
 def front_end_form(module: Module) -> Module:
-    """Return a module as a front end would have made it: itself, or with what a compiler did undone.
+    """Return a module as a front end would have made it: itself, or with what a compiler did or might do undone.
 
     Raises UnsupportedError for arrays of too many dimensions to compile.
     """
-    from tpusim.undo.defuse import defuse, is_plain
+    from tpusim.undo.defuse import defuse, is_plain, made_at_once
 
     verify_module(module)
     for instruction in (one for computation in module.computations for one in computation):
         if fault := RANK.fault(max([leaf.rank for leaf in leaves(instruction.shape)], default=0)):
             raise UnsupportedError(f"{instruction.name}: {fault}")
-    return module if is_plain(module) else defuse(module)
+    return made_at_once(module) if is_plain(module) else defuse(module)

@@ -10,7 +10,16 @@ from tpusim.draft import Draft, Graph, Node
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Raw
 from tpusim.ir.module import Instruction, Literal, Module
-from tpusim.ir.ops import COMPILED, COPIES, OWN_ASYNC_OPCODES, TRANSFERS, async_parts
+from tpusim.ir.ops import (
+    ASYNC_DONES,
+    COMPILED,
+    COPIES,
+    OWN_ASYNC_OPCODES,
+    TRANSFER_DONES,
+    TRANSFERS,
+    async_parts,
+    long_form,
+)
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 from tpusim.undo.slices import JOIN, put_together
 from tpusim.undo.unmix import unmix
@@ -19,7 +28,7 @@ from tpusim.undo.views import joined, plain_view
 _KEPT_CONFIG = frozenset({"known_trip_count", "custom_call_config"})
 """What ``backend_config`` says of the program, not of how it was compiled."""
 
-_OF_SCHEDULE = frozenset({"is_scheduled", "entry_computation_layout", "buffer_donor"})
+_OF_SCHEDULE = frozenset({"is_scheduled", "entry_computation_layout"})
 _OF_PLACEMENT = frozenset({"control-predecessors", "output_to_operand_aliasing", "async_execution_thread"})
 
 
@@ -54,10 +63,40 @@ def defuse(module: Module) -> Module:
     return draft.write()
 
 
+def made_at_once(module: Module) -> Module:
+    """Return an unscheduled module in which the core starts nothing: what runs beside what the compiler decides.
+
+    What other threads run, and transfers, stay as they are.
+    """
+    if not any(_is_wait(i.opcode) for computation in module.computations for i in computation):
+        return module
+    draft = Draft(module)
+    for graph in draft.reachable():
+        for node in [node for node in graph.order() if _is_wait(node.opcode) and _thread(node) == "main"]:
+            plain = _UNDO.get(node.opcode, _started)(graph, node)
+            if plain is not None:
+                graph.replace(node, plain)
+    return draft.write()
+
+
+def _is_wait(opcode: str) -> bool:
+    return opcode in ASYNC_DONES - TRANSFER_DONES or long_form(opcode) == "async-done"
+
+
+def _thread(wait: Node) -> str:
+    """Return the thread on which that runs for which a node waits."""
+    start = wait.operands[0]
+    while long_form(start.opcode) == "async-update":
+        start = start.operands[0]
+    return str(start.attributes.get("async_execution_thread", "main"))
+
+
 def _forget(node: Node) -> None:
     """Leave of a node what it computes."""
     node.shape = _without_layouts(node.shape)
-    named = {key: value for key, value in node.attributes.items() if key not in _OF_PLACEMENT}
+    # What a kernel by hand writes over its author says.
+    said = {"output_to_operand_aliasing"} if node.opcode == "custom-call" else set()
+    named = {key: value for key, value in node.attributes.items() if key not in _OF_PLACEMENT - said}
     config = named.pop("backend_config", None)
     fields = _fields(config)
     # What a hand-written kernel may take of VMEM is asked for by its author; for others the compiler says it.

@@ -18,13 +18,13 @@ from tpusim.compiler.kernels.places import (
     Home,
     Order,
     Place,
+    base_of,
     elements_of,
     handed,
     has_place,
     home_of,
     let_wait,
     results_of,
-    writers_of,
 )
 from tpusim.draft import Graph, Node
 from tpusim.ir.ops import CONTROL_FLOW
@@ -75,8 +75,7 @@ class _Branch:
 
     def base_of(self, result: Node) -> Home | None:
         """Return what the branch is given that a result is, or is written over; None if the branch makes it anew."""
-        home = home_of(self._order.draft, result)
-        base = home if home.node.opcode == "parameter" else writers_of(self._order, result)[1]
+        base = base_of(self._order, result)
         return base if base is not None and base.node in self.graph.parameters else None
 
     def makes_late(self, at: int, home: Home) -> bool:

@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import inf
 
+from tpusim.compiler.flatten import arrays_in, tuple_as
 from tpusim.compiler.kernels.branches import let_branches_write
-from tpusim.compiler.kernels.kept import Kept, given_away
+from tpusim.compiler.kernels.kept import Kept, given_away, state_aliases
 from tpusim.compiler.kernels.late import is_read_late
 from tpusim.compiler.kernels.places import (
     Home,
@@ -72,6 +73,7 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
             places += _copy_what_takes_arguments(order, graph, given, set())
     places += [place for body in bodies for place in _copy_state(order, body)]
     places += _copy_what_takes_arguments(order, draft.entry, *given_away(draft))
+    state_aliases(order)
     for place in places:
         _wait_for_readers(order, place)
 
@@ -136,21 +138,49 @@ def _replace_for_branches(order: Order, graph: Graph, conditional: Node, places:
 def _copy_results(order: Order, graph: Graph, aliases: Mapping[int, Home], donated: set[Home]) -> None:
     """Copy what is returned as it is: what stays the caller's, constants, and one array twice."""
     results = results_of(graph)
-    own = _own_places(order, results, aliases)
-    taken: set[Home] = set()
+    kept = _KeptResults(order, graph, _own_places(order, results, aliases), aliases, donated)
     for at, result in enumerate(results):
-        is_array = isinstance(result.shape, ArrayShape) and result.shape.dtype.is_array_type
-        if not is_array or (graph is not order.draft.entry and result.is_small):
-            continue
-        home = home_of(order.draft, result)
-        is_kept = home.node.opcode == "parameter" and (
-            home != aliases[at] if at in aliases else donated.isdisjoint((home, Home(home.node)))
-        )
-        if is_kept or home.node.opcode == "constant" or home in taken or own.get(home, at) != at:
-            results[at] = _another(order, graph, result, order.of(graph)[result] + 0.5)
+        if isinstance(result.shape, TupleShape) and result.shape.elements:
+            # Nowhere but in what the caller gets are there tuples in tuples.
+            whole = tuple_as(graph, result.shape, [kept.own(array, None) for array in arrays_in(graph, result)])
+            order.of(graph)[whole] = inf
+            results[at] = whole
         else:
-            taken.add(home)
+            results[at] = kept.own(result, at)
     _return(graph, results)
+
+
+class _KeptResults:
+    """Gives each result memory of its own; ``places`` are those where arrays have to go that are returned again."""
+
+    def __init__(
+        self, order: Order, graph: Graph, places: dict[Home, int], aliases: Mapping[int, Home], donated: set[Home]
+    ) -> None:
+        self._order, self._graph = order, graph
+        self._places, self._aliases, self._donated = places, aliases, donated
+        self._taken: set[Home] = set()
+
+    def own(self, result: Node, at: int | None) -> Node:
+        """Return the array that is returned at a place, None if that is within a tuple: a copy where it must be."""
+        is_array = isinstance(result.shape, ArrayShape) and result.shape.dtype.is_array_type
+        if not is_array or (self._graph is not self._order.draft.entry and result.is_small):
+            return result
+        home = home_of(self._order.draft, result)
+        is_made = home.node.opcode != "constant" and not self._is_callers(home, at)
+        if is_made and home not in self._taken and self._places.get(home, at) == at:
+            self._taken.add(home)
+            return result
+        return _another(self._order, self._graph, result, self._order.of(self._graph).get(result, inf) + 0.5)
+
+    def _is_callers(self, home: Home, at: int | None) -> bool:
+        outermost = home.node
+        while outermost.opcode == "get-tuple-element":
+            outermost = outermost.operands[0].source
+        if outermost.opcode != "parameter":
+            return False
+        if at is not None and at in self._aliases:
+            return home != self._aliases[at]
+        return self._donated.isdisjoint((home, Home(home.node)))
 
 
 def _own_places(order: Order, results: Iterable[Node], given: Mapping[int, Home]) -> dict[Home, int]:
@@ -264,7 +294,7 @@ def _wait_for_readers(order: Order, place: Place) -> None:
 
 def _another(order: Order, graph: Graph, node: Node, at: float) -> Node:
     """Return a copy of an array, which comes at a number of the order; what is made from nothing is made once more."""
-    is_free = node.opcode in LAID_OUT_FREELY & FUSES_INTO_USERS
+    is_free = node.opcode in LAID_OUT_FREELY & FUSES_INTO_USERS and not any(map(has_place, node.operands))
     made = graph.clone(node) if is_free else graph.add("copy", node.shape, [node], like=node)
     order.of(graph)[made] = at
     return made

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tpusim.compiler.kernels.places import Home, Order, home_of
+from tpusim.compiler.kernels.places import Home, Order, base_of, home_of, results_of
 from tpusim.draft import Draft, Graph, Node
+from tpusim.ir.attributes import ParameterAlias
 
 
 class Kept:
@@ -54,3 +55,26 @@ def given_away(draft: Draft) -> tuple[dict[int, Home], set[Home]]:
     donors = [donor for donor in draft.attributes.get("buffer_donor", ()) if donor.parameter in arguments]
     given = {Home(arguments[one.parameter], *one.parameter_index) for one in donors if len(one.parameter_index) < 2}
     return aliases, given - set(aliases.values())
+
+
+def state_aliases(order: Order) -> None:
+    """State which results lie in arguments that were given away for whatever use: the two are one buffer.
+
+    Source: XLA, OptimizeInputOutputBufferAlias.
+    """
+    draft = order.draft
+    donors = given_away(draft)[1]
+    found: dict[tuple[int, tuple[int, ...]], ParameterAlias] = {}
+    for at, result in enumerate(results_of(draft.entry)):
+        base = base_of(order, result)
+        if base in donors:
+            assert base is not None
+            place = int(str(base.node.immediate)), () if base.at is None else (base.at,)
+            found[place] = ParameterAlias((at,) if draft.entry.root.opcode == "tuple" else (), *place)
+    if found:
+        left = [
+            one for one in draft.attributes.pop("buffer_donor") if (one.parameter, one.parameter_index) not in found
+        ]
+        stated = (*draft.attributes.get("input_output_alias", ()), *found.values())
+        draft.attributes["input_output_alias"] = tuple(sorted(stated, key=lambda alias: alias.output_index))
+        draft.attributes |= {"buffer_donor": tuple(left)} if left else {}

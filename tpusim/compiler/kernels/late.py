@@ -58,22 +58,34 @@ def _reads_out_of_order(order: Order, maker: Node, at: int, home: Home) -> bool:
     return any(place != at for place in places)
 
 
-def _homes(order: Order, maker: Node, operands: Iterable[Node]) -> dict[Home, list[int]]:
-    """Return what operands lie in, with their places in the state of a loop or in its results, -1 for what has none."""
+def _homes(order: Order, maker: Node, operands: Iterable[tuple[int, Node]]) -> dict[Home, list[int]]:
+    """Return what numbered operands lie in, with the result that each may lie under, -1 for what may lie under none."""
     found: dict[Home, list[int]] = {}
     arrays = handed(maker) if maker.opcode == "conditional" else []
     over = {home_of(order.draft, arrays[number]): at for at, number in order.updates(maker).items() if arrays}
-    for operand in operands:
+    under = _results_over(order, maker)
+    for number, operand in operands:
         for index, element in enumerate(elements_of(operand.source)):
             home = home_of(order.draft, element)
-            found.setdefault(home, []).append(index if maker.opcode == "while" else over.get(home, -1))
+            place = index if maker.opcode == "while" else over.get(home, under.get(number, -1))
+            found.setdefault(home, []).append(place)
     return found
 
 
-def _unordered(draft: Draft, maker: Node, at: int | None = None) -> list[Node]:
-    """Return the operands that a node does not read element by element, as it writes a result, or any of them."""
+def _results_over(order: Order, maker: Node) -> dict[int, int]:
+    """Return by operand which result a node may write over it although it reads it in another order.
+
+    A sort may share each array with its result (XLA, CanShareOperandBufferWithUser); of a kernel its author says it.
+    """
+    if maker.opcode == "sort":
+        return {at: at for at in range(len(maker.operands))}
+    return {number: at for at, number in order.updates(maker).items()} if maker.opcode == "custom-call" else {}
+
+
+def _unordered(draft: Draft, maker: Node, at: int | None = None) -> list[tuple[int, Node]]:
+    """Return the operands, by number, that a node does not read as it writes a result, or any of them."""
     if maker.opcode != "fusion":
-        return [] if maker.opcode in ELEMENTWISE | IN_PLACE else maker.operands
+        return [] if maker.opcode in ELEMENTWISE | IN_PLACE else list(enumerate(maker.operands))
     inner = draft.graphs[maker.attributes["calls"]]
     nodes = inner.order()
     # What it also reduces, or returns elsewhere, it has read when it writes.
@@ -84,7 +96,7 @@ def _unordered(draft: Draft, maker: Node, at: int | None = None) -> list[Node]:
         users = ((user, in_order if user in way else in_order | RELAYOUTS | {"reduce"}) for user in node.users)
         if any(user in spoilt or user.opcode not in allowed for user, allowed in users):
             spoilt.add(node)
-    return [operand for one, operand in zip(inner.parameters, maker.operands, strict=True) if one in spoilt]
+    return [(number, maker.operands[number]) for number, one in enumerate(inner.parameters) if one in spoilt]
 
 
 def _made_of(node: Node) -> set[Node]:

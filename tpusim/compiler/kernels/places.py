@@ -161,6 +161,12 @@ def writers_of(order: Order, made: Node, given: Home | None = None) -> tuple[lis
         made = handed(home.node)[at]
 
 
+def base_of(order: Order, made: Node) -> Home | None:
+    """Return the argument or constant that an array is, or is written over; None if it is made anew."""
+    home = home_of(order.draft, made)
+    return home if home.node.opcode == "parameter" else writers_of(order, made)[1]
+
+
 def handed(node: Node) -> list[Node]:
     """Return what a node gets: its operands, of loops and branches the elements of those that are tuples."""
     if node.opcode == "conditional":
