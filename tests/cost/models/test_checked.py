@@ -73,7 +73,7 @@ RIGHT = [
 ]
 WRONG = [
     *((key, method, KeyError("x")) for key, method, _ in RIGHT),
-    *((key, method, object()) for key, method, _ in RIGHT),
+    *((key, method, ...) for key, method, _ in RIGHT),
     ("mxu.model", "work", ArrayWork(Matmul(nan, 2.0), 0.0, 1.0)),
     ("mxu.model", "work", ArrayWork(None, 0.0, 1.0)),
     ("mxu.model", "cycles", -1.0),
