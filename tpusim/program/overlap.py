@@ -12,6 +12,8 @@ def overlapping_collectives(program: Program) -> tuple[Collective, ...]:
     All of them where one is in a call beside the core, outlasts the steps of a loop, a branch or a call, or is under
     way beside such steps with others in them: what meets it there is not followed up.
     """
+    if not program.collectives:
+        return ()
     sending = _sending_lists(program)
     found: dict[int, Collective] = {}
     for listed in {id(listed): listed for listed in program.every_list}.values():
