@@ -231,9 +231,12 @@ class World:
 
     def shares_host_link(self, cohort: Cohort) -> bool:
         """Return whether a device has its link to the host together with another one that is simulated."""
-        chip = self.pod.chip_of(cohort.number)
-        others = (one for one in self.cohorts if one is not cohort and len(one.members) == 1)
-        return len(cohort.members) == 1 and any(self.pod.chip_of(one.number) == chip for one in others)
+        return len(cohort.members) == 1 and self._simulated_on[self.pod.chip_of(cohort.number)] > 1
+
+    @cached_property
+    def _simulated_on(self) -> Counter[int]:
+        """How many devices of each chip are simulated each by itself."""
+        return Counter(self.pod.chip_of(one.number) for one in self.cohorts if len(one.members) == 1)
 
     @cached_property
     def _sharers(self) -> tuple[Counter[int], Counter[int]]:

@@ -252,9 +252,9 @@ def _waits_for_others(core: Core, traits: Traits) -> bool:
 
 def _is_paced(core: Core, traits: Traits) -> bool:
     """Return whether some steps meet a host that has a pace of its own, or others to serve: no run is like another."""
-    device = core.device
-    is_shared = device.host.infeed is not None or device.host.outfeed is not None or device.shares_host_link
-    return traits.meets_host and is_shared
+    host = core.device.host
+    has_pace = host.infeed is not None or host.outfeed is not None
+    return traits.meets_host and (has_pace or core.device.shares_host_link)
 
 
 def _watch(core: Core, loop: Loop) -> LoopWatch | None:
