@@ -9,8 +9,9 @@ Source: XLA, ReshapeMover, by idea; a group norm compiled ahead of time for v5e 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
+from typing import NamedTuple
 
 from tpusim.compiler.decompose.build import Build, only_opcode
 from tpusim.compiler.simplify.rules import splat_text
@@ -48,12 +49,11 @@ def _moves_elements(node: Node) -> bool:
     return bool(is_plain) and before.dimensions[-1] != node.array.dimensions[-1]
 
 
-class _Group:
+class _Group(NamedTuple):
     """Neighbouring dimensions before a reshape, and those after it that have the same elements."""
 
-    def __init__(self, before: Iterable[int], after: Iterable[int]) -> None:
-        self.before = tuple(before)
-        self.after = tuple(after)
+    before: Sequence[int]
+    after: Sequence[int]
 
 
 def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[_Group]:
@@ -145,14 +145,17 @@ class _Move:
     def _touched(self, dimensions: Iterable[int]) -> list[_Group]:
         return [group for group in self._groups if set(group.after).intersection(dimensions)]
 
+    def _whole(self, dimensions: Collection[int]) -> list[_Group]:
+        return [group for group in self._groups if set(dimensions).issuperset(group.after)]
+
     def _ends(self, user: Node, node: Node) -> bool:
         """Return whether a user takes an array back to the shape before, or sums it up where that is one way."""
         if user.opcode == "reshape":
             return user.array.dimensions == self._before
         if user.opcode != "reduce" or len(user.operands) != 2 or user.operands[0] is not node:
             return False
-        gone = set(user.attributes["dimensions"])
-        whole = [group for group in self._groups if gone.issuperset(group.after)]
+        gone = user.attributes["dimensions"]
+        whole = self._whole(gone)
         parts = [group for group in self._touched(gone) if group not in whole]
         if not any(group.before and group.after for group in whole):
             return False
@@ -185,9 +188,8 @@ class _Move:
     def _reduced(self, node: Node, there: Node) -> Node:
         """Return a reduction of an array in the shape before: of whole groups first, then of parts of them."""
         build = Build(self._graph, node, self._target)
-        start, gone = node.operands[1], set(node.attributes["dimensions"])
-        region = node.attributes["to_apply"]
-        whole = [group for group in self._groups if gone.issuperset(group.after)]
+        start, gone, region = node.operands[1], node.attributes["dimensions"], node.attributes["to_apply"]
+        whole = self._whole(gone)
         rest = [group for group in self._groups if group not in whole]
         first = build.combined(there, start, [d for group in whole for d in group.before], region)
         after = [d for group in rest for d in group.after]
