@@ -81,12 +81,10 @@ def _bucket(draft: Draft, graph: Graph) -> list[Node]:
     """Return all-reduces that are to be one: alike, none made of another or behind it, and not too many bytes."""
     order = graph.order()
     kinds = {node: kind for node in order if (kind := _kind(draft, node)) is not None}
-    earlier: dict[Node, list[Node]] = {}
-    for node, before in waits(draft, order) if kinds else ():
-        earlier.setdefault(node, []).append(before)
-        # What runs behind something, or before it, stays by itself.
+    earlier = waits(draft, order) if kinds else {}
+    # What runs behind something, or before it, stays by itself.
+    for node in (each for behind, before in earlier.items() for each in (behind, *before)):
         kinds.pop(node, None)
-        kinds.pop(before, None)
     return _first_bucket(put_behind(order, earlier), earlier, kinds)
 
 

@@ -25,8 +25,8 @@ def schedule(draft: Draft, target: Target) -> None:
     """Give every computation that runs as a part of the program the better of the two orders."""
     for graph, ends in ends_of(draft).items():
         memory, earlier = _Memory(graph), earlier_ends(ends)
-        for node, before in waits(draft, memory.nodes):
-            earlier.setdefault(node, []).append(before)
+        for node, before in waits(draft, memory.nodes).items():
+            earlier.setdefault(node, []).extend(before)
         orders = (put_behind(order, earlier) for order in (memory.nodes, _ListOrder(memory).run()))
         graph.sequence = min(orders, key=memory.peak_bytes)
     draft.attributes["is_scheduled"] = True
@@ -37,11 +37,7 @@ def follow_what_is_stated(draft: Draft) -> None:
 
     A fusion waits for what one in it was to wait for; what is no longer there is named no more.
     """
-    wanted: dict[Graph, dict[Node, list[Node]]] = {}
-    for graph in draft.reachable():
-        earlier = wanted[graph] = {}
-        for node, before in waits(draft, graph.order()):
-            earlier.setdefault(node, []).append(before)
+    wanted = {graph: waits(draft, graph.order()) for graph in draft.reachable()}
     draft.drop(BEFORE)
     for graph, earlier in wanted.items():
         if earlier:

@@ -113,18 +113,22 @@ def let_wait(node: Node, others: Iterable[Node]) -> None:
         node.attributes = {**node.attributes, BEFORE: tuple(dict.fromkeys(names))}
 
 
-def waits(draft: Draft, nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
-    """Yield those of a graph's nodes that are to run behind others, with these.
+def waits(draft: Draft, nodes: Sequence[Node]) -> dict[Node, list[Node]]:
+    """Return those of a graph's nodes that are to run behind others, each with these.
 
     Others that were fused, rewritten or inlined are left out: data alone orders what was to come behind them.
     """
     by_name = {node.name: node for node in nodes}
+    found: dict[Node, list[Node]] = {}
     for node in nodes:
         ones = [node]
         if node.opcode == "fusion":
             ones += (inner for name in node.called for inner in draft.graphs[name].order())
         names = dict.fromkeys(name for one in ones for name in one.attributes.get(BEFORE, ()))
-        yield from ((node, by_name[name]) for name in names if name in by_name and by_name[name] is not node)
+        before = [by_name[name] for name in names if name in by_name and by_name[name] is not node]
+        if before:
+            found[node] = before
+    return found
 
 
 def home_of(draft: Draft, node: Node) -> Home:
