@@ -309,6 +309,26 @@ def test_tiles_and_memories_of_what_is_computed_are_free(text: str) -> None:
     assert not problems(parse(LAID_OUT.replace(f"q = {TILED}", text)))
 
 
+SCATTERED = """HloModule m, is_scheduled=true
+
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+
+ENTRY e {
+  x = f32[4,8]{0,1:T(8,128)} parameter(0)
+  i = s32[2]{0} parameter(1)
+  u = f32[4,2]{1,0:T(8,128)} parameter(2)
+  ROOT s = f32[4,8]{0,1:T(8,128)} scatter(x, i, u), update_window_dims={0}, inserted_window_dims={1},
+    scatter_dims_to_operand_dims={1}, index_vector_dim=1, to_apply=add
+}
+"""
+
+
+def test_layout_c4_updates_of_a_scatter_lie_in_any_order() -> None:
+    """As the TPU compiler leaves ``x.at[:, i].add(u)``; what they are put into lies as the result does."""
+    assert problems(parse(SCATTERED)) == []
+    assert "[layout_c4]" in _labels(parse(SCATTERED.replace("x = f32[4,8]{0,1", "x = f32[4,8]{1,0")))
+
+
 def test_layout_c5_a_copy_that_runs_beside_keeps_the_order() -> None:
     """It goes to another memory, in tiles of its own, but a DMA turns nothing."""
     start = "a = (f32[4,8]{1,0:T(4,128)S(1)}, f32[4,8]{1,0}, u32[]) copy-start(p)"
