@@ -302,6 +302,106 @@ def test_a_number_scattered_once_a_row_is_selected(update, scatters):
     assert values(module, *inputs).tobytes() == values(made, *inputs).tobytes()
 
 
+def loops(module):
+    """Return how many loops a program has."""
+    return sum(i.opcode == "while" for computation in module.computations for i in computation.instructions)
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "expected"),
+    [
+        # 128 rows of 1 KiB of each table, one row more, a part of the lanes, one row.
+        ("4,1024,256", "128,256", 0),
+        ("4,1024,256", "129,256", 1),
+        ("4,1024,256", "16,128", 1),
+        ("4,1024,256", "1,256", 0),
+        # Rows of 8 take as many lanes as rows of 128.
+        ("4,512,8", "256,8", 0),
+        ("4,512,8", "257,8", 1),
+        # Parts lie outside of tiles, however large they are.
+        ("4,512,8,128", "500,8,128", 0),
+        ("4,512", "16", 1),
+    ],
+)
+def test_windows_that_no_kernel_gathers_are_read_in_a_loop(table, row, expected):
+    """As of ``jax.vmap(dynamic_slice)``; the limits are those of programs compiled ahead of time for v5e."""
+    offsets = ",".join(str(d) for d in range(1, 1 + len(row.split(","))))
+    entry = f"""
+    x = f32[{table}] parameter(0)
+    i = s32[4,1] parameter(1)
+    ROOT out = f32[4,{row}] gather(x, i), offset_dims={{{offsets}}}, collapsed_slice_dims={{}}, start_index_map={{1}},
+      operand_batching_dims={{0}}, start_indices_batching_dims={{0}}, index_vector_dim=1, slice_sizes={{1,{row}}}
+    """
+    module, made = decomposed(entry)
+    assert loops(made) == expected
+    inputs = normal(*map(int, table.split(","))), np.int32([[-3], [7], [0], [5000]])
+    assert np.array_equal(values(module, *inputs), values(made, *inputs))
+
+
+def test_windows_without_another_dimension_for_sublanes_are_read_in_a_loop():
+    """As of one table that all places are of; the dimensions of the result stand in any order."""
+    entry = """
+    x = f32[64,256] parameter(0)
+    i = s32[2,2,3] parameter(1)
+    ROOT out = f32[2,8,3,128] gather(x, i), offset_dims={1,3}, collapsed_slice_dims={}, start_index_map={1,0},
+      index_vector_dim=1, slice_sizes={8,128}
+    """
+    module, made = decomposed(entry)
+    assert loops(made) == 1
+    inputs = normal(64, 256), np.int32([[[0, 5, 300], [1, -1, 60]], [[128, 127, 129], [56, 57, 55]]])
+    assert np.array_equal(values(module, *inputs), values(made, *inputs))
+
+
+CACHE_UPDATES = """
+    x = f32[3,9,5] parameter(0)
+    i = s32[4,3,1] parameter(1)
+    u = f32[4,3,1,5] parameter(2)
+    ROOT out = f32[3,9,5] scatter(x, i, u), update_window_dims={2,3}, inserted_window_dims={},
+      scatter_dims_to_operand_dims={1}, input_batching_dims={0}, scatter_indices_batching_dims={1},
+      index_vector_dim=2, to_apply=REGION
+    """
+
+
+@pytest.mark.parametrize("region", ["keep", "add"])
+@pytest.mark.parametrize("is_row", [False, True])
+def test_windows_that_begin_along_a_dimension_are_written_in_a_loop(is_row, region):
+    """As ``jax.vmap(dynamic_update_slice)`` makes them of a cache; rows that are said to be rows stay."""
+    entry = CACHE_UPDATES.replace("REGION", region)
+    if is_row:
+        entry = entry.replace("f32[4,3,1,5]", "f32[4,3,5]").replace("={2,3}", "={2}")
+        entry = entry.replace("inserted_window_dims={}", "inserted_window_dims={1}")
+    _, made = decomposed(entry, KEEP + ADD)
+    assert loops(made) == 1 - is_row
+    x, i = normal(3, 9, 5), np.int32([[0, 3, 8], [9, -1, 3], [2, 3, 2], [5, 6, 7]])[..., None]
+    u = normal(4, 3, 5).reshape((4, 3, 5) if is_row else (4, 3, 1, 5))
+    expected = x.copy()
+    for times, table in np.ndindex(4, 3):
+        if 0 <= (row := i[times, table, 0]) < 9:
+            expected[table, row] = u[times, table].ravel() + (expected[table, row] if region == "add" else 0)
+    assert np.array_equal(values(made, x, i, u), expected)
+
+
+@pytest.mark.parametrize(("count", "rank"), [(1023, 2), (1024, 1)])
+def test_many_numbers_scattered_by_several_indices_go_into_one_row(count, rank):
+    """So does the TPU compiler from 1,024 on; what lies outside in one dimension comes to lie in no other row."""
+    entry = f"""
+    x = f32[7,5] parameter(0)
+    i = s32[{count},2] parameter(1)
+    u = f32[{count}] parameter(2)
+    ROOT out = f32[7,5] scatter(x, i, u), update_window_dims={{}}, inserted_window_dims={{0,1}},
+      scatter_dims_to_operand_dims={{1,0}}, index_vector_dim=1, to_apply=add
+    """
+    _, made = decomposed(entry, ADD)
+    (scatter,) = [i for i in made.entry.instructions if i.opcode == "scatter"]
+    assert scatter.shape.rank == rank
+    generator = np.random.default_rng(3)
+    x, i = np.zeros((7, 5), np.float32), generator.integers(-1, 8, (count, 2)).astype(np.int32)
+    expected = x.copy()
+    inside = (i >= 0).all(1) & (i < (5, 7)).all(1)
+    np.add.at(expected, (i[inside, 1], i[inside, 0]), 1)
+    assert np.array_equal(values(made, x, i, np.ones(count, np.float32)), expected)
+
+
 @pytest.mark.parametrize(("start", "is_inside"), [(1, True), (3, False)])
 def test_an_update_known_to_lie_inside_is_not_looked_at(start, is_inside):
     """As in a stencil, ``u.at[1:-1, 1:-1].set(...)``."""

@@ -168,20 +168,110 @@ def test_what_is_made_of_vectors_alone_pads_least():
     assert {i.shape.layout.minor_to_major for i in large} == {(2, 3, 1, 0)}
 
 
-def test_a_gather_reads_and_makes_rows_whose_elements_are_minor():
-    """A narrow table comes padded the least, with its rows in lanes, and is copied: so in 71 of 72 compiled gathers."""
-    text = """HloModule rows
+ROWS = """HloModule rows
 ENTRY main {
-  table = f32[4000,24] parameter(0)
+  table = f32[TABLE] parameter(0)
   places = s32[64,32] parameter(1)
-  ROOT rows = f32[64,32,24] gather(table, places), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0},
-    index_vector_dim=2, slice_sizes={1,24}
+  ROOT rows = f32[64,32,WIDTH] gather(table, places), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0},
+    index_vector_dim=2, slice_sizes={1,WIDTH}
 }
 """
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "order"),
+    [
+        (4_000, 24, (1, 0)),
+        # Copied for 154 MB, and for any size if that only doubles it; kept where it would be 205 MB.
+        (300_000, 32, (1, 0)),
+        (4_000_000, 64, (1, 0)),
+        (400_000, 32, (0, 1)),
+    ],
+)
+def test_a_gather_reads_rows_whose_elements_are_minor(rows, width, order):
+    """A narrow table comes padded the least, with its rows in lanes, and is copied unless that is too large."""
+    module = compiled(ROWS.replace("TABLE", f"{rows},{width}").replace("WIDTH", str(width)), stop_after="layouts")
+    (gather,) = [i for i in module.entry if i.opcode == "gather"]
+    table, taken = module.entry["table"].shape, module.entry[gather.operands[0]].shape
+    assert table.layout.minor_to_major == (0, 1)
+    assert taken.layout.minor_to_major == order
+    assert (gather.shape.layout.minor_to_major == (2, 1, 0)) == (order == (1, 0))
+
+
+GATHERED = """HloModule m
+ENTRY main {
+  x = f32[TABLE] parameter(0)
+  i = s32[ROWS,1] parameter(1)
+  ROOT g = f32[MADE] gather(x, i), offset_dims={OFFSETS}, collapsed_slice_dims={}, start_index_map={ALONG},
+    operand_batching_dims={BATCH}, start_indices_batching_dims={BATCH}, index_vector_dim=1, slice_sizes={SLICES}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("named", "table", "made"),
+    [
+        # ``x[:, i]``: a row's place in sublanes is taken by the other rows, and the table stays.
+        (("64,4096,128", "512", "64,512,128", "0,2", "1", "", "64,1,128"), (2, 1, 0), (2, 1, 0)),
+        # Windows of ``jax.vmap(dynamic_slice)``: where they begin lies outside of tiles.
+        (("64,4096,256", "64", "64,16,256", "1,2", "1", "0", "1,16,256"), (2, 0, 1), (2, 0, 1)),
+        (("64,256,4096", "64", "64,256,16", "1,2", "2", "0", "1,256,16"), (1, 0, 2), (1, 0, 2)),
+        (("8,16,2048,128", "8", "8,16,8,128", "1,2,3", "2", "0", "1,16,8,128"), (3, 1, 0, 2), (3, 1, 2, 0)),
+        (("16,256,256,8", "16", "16,224,256,8", "1,2,3", "1", "0", "1,224,256,8"), (2, 3, 0, 1), (2, 3, 1, 0)),
+        (
+            ("8,64,64,8,128", "8", "8,64,16,8,128", "1,2,3,4", "2", "0", "1,64,16,8,128"),
+            (4, 3, 1, 0, 2),
+            (4, 3, 1, 2, 0),
+        ),
+    ],
+)
+def test_what_rows_have_all_of_lies_in_tiles(named, table, made):
+    """The orders of programs compiled ahead of time for v5e."""
+    text = GATHERED
+    for word, value in zip(("TABLE", "ROWS", "MADE", "OFFSETS", "ALONG", "BATCH", "SLICES"), named, strict=True):
+        text = text.replace(word, value)
+    text = text.replace(
+        "collapsed_slice_dims={}", "collapsed_slice_dims={1}" if not named[5] else "collapsed_slice_dims={}"
+    )
     module = compiled(text, stop_after="layouts")
     (gather,) = [i for i in module.entry if i.opcode == "gather"]
-    orders = [i.shape.layout.minor_to_major for i in (module.entry["table"], module.entry[gather.operands[0]], gather)]
-    assert orders == [(0, 1), (1, 0), (2, 1, 0)]
+    assert module.entry[gather.operands[0]].shape.layout.minor_to_major == table
+    assert gather.shape.layout.minor_to_major == made
+
+
+SCATTERED = """HloModule m
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY main {
+  x = f32[TARGET] parameter(0)
+  i = s32[512] parameter(1)
+  u = f32[UPDATES] parameter(2)
+  ROOT s = f32[TARGET] scatter(x, i, u), update_window_dims={WINDOW}, inserted_window_dims={ALONG},
+    scatter_dims_to_operand_dims={ALONG}, index_vector_dim=1, to_apply=add
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("named", "target", "updates"),
+    [
+        # ``x.at[:, i].add(u)`` and narrow rows: copied so that a row is in lanes, and back.
+        (("4096,8192", "4096,512", "0", "1"), (0, 1), (0, 1)),
+        (("1000000,16", "512,16", "1", "0"), (1, 0), (1, 0)),
+        (("4096,8192", "512,8192", "1", "0"), (1, 0), (1, 0)),
+        # Copied for 0.5 GB, and not for 2 GB.
+        (("4000000,64", "512,64", "1", "0"), (0, 1), (0, 1)),
+    ],
+)
+def test_what_rows_are_scattered_onto_has_them_in_lanes(named, target, updates):
+    """The orders of programs compiled ahead of time for v5e."""
+    text = SCATTERED
+    for word, value in zip(("TARGET", "UPDATES", "WINDOW", "ALONG"), named, strict=True):
+        text = text.replace(word, value)
+    module = compiled(text, stop_after="layouts")
+    (scatter,) = [i for i in module.entry if i.opcode == "scatter"]
+    found = [module.entry[scatter.operands[at]].shape.layout.minor_to_major for at in (0, 2)]
+    assert found == [target, updates]
+    assert module.entry.root.shape.layout == module.entry["x"].shape.layout
 
 
 def test_rows_that_fill_registers_stay_as_they_lie():

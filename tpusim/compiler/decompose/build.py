@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from tpusim.compiler.target import Target
@@ -19,7 +19,7 @@ from tpusim.ir.module import Literal
 from tpusim.ir.ops import COMBINES
 from tpusim.semantics.infer.elementwise import COMPONENTS
 from tpusim.shapes.dtype import DTYPES, DType
-from tpusim.shapes.shape import ArrayShape, TupleShape
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 
 class Build:
@@ -78,6 +78,10 @@ class Build:
         order = list(range(node.array.rank))
         order[one], order[other] = order[other], order[one]
         return node if one == other else self.transpose(node, *order)
+
+    def turned(self, node: Node, order: Sequence[int]) -> Node:
+        """Return an array whose dimension ``i`` is ``order[i]`` of ``node``, which may be in that order."""
+        return node if list(order) == list(range(node.array.rank)) else self.transpose(node, *order)
 
     def complex(self, real: Node, imaginary: Node) -> Node:
         """Return complex numbers of two parts."""
@@ -153,6 +157,12 @@ class Build:
             place = starts.get(along, 0)
             yield self.constant(place, DTYPES["s32"]) if isinstance(place, int) else place
 
+    def scatter(self, operands: Sequence[Node], region: str) -> Node:
+        """Return a row onto which numbers are put, each at one place."""
+        named: dict[str, object] = {"update_window_dims": (), "inserted_window_dims": (0,)}
+        named |= {"scatter_dims_to_operand_dims": (0,), "index_vector_dim": 1, "to_apply": ComputationName(region)}
+        return self._add("scatter", _plain(operands[0]), operands, **named)
+
     def call(self, target: str, node: Node) -> Node:
         """Return what a custom call makes of an array of the same type and sizes."""
         return self._add("custom-call", _plain(node), [node], custom_call_target=target)
@@ -169,12 +179,37 @@ class Build:
 
     def region(self, opcode: str, dtype: DType) -> str:
         """Return a new computation that combines two numbers."""
-        draft = self.graph.draft
-        graph = Graph(draft, draft.fresh(f"{opcode}_of_two"))
-        draft.graphs[graph.name] = graph
-        graph.parameters = [graph.add("parameter", ArrayShape(dtype), immediate=number) for number in (0, 1)]
+        graph = self._graph(f"{opcode}_of_two", [ArrayShape(dtype)] * 2)
         graph.root = graph.add(opcode, ArrayShape(dtype), graph.parameters)
         return graph.name
+
+    def loop(
+        self, trips: int, first: Sequence[Node], step: Callable[[Build, Node, list[Node]], Sequence[Node]]
+    ) -> list[Node]:
+        """Return what becomes of some arrays in so many trips of a loop.
+
+        ``step`` writes a trip: it is given a ``Build`` of the loop's body, the trip's number and the arrays.
+        """
+        shape = TupleShape((ArrayShape(DTYPES["s32"]), *map(_plain, first)))
+        body, condition = (self._graph(f"{name}_of_loop", [shape]) for name in ("body", "condition"))
+        inner, test = (Build(graph, self.like, self.target) for graph in (body, condition))
+        number, *arrays = (inner.element(body.parameters[0], at) for at in range(len(shape.elements)))
+        following = inner.apply("add", number, inner.constant(1, DTYPES["s32"]))
+        body.root = body.add("tuple", shape, [following, *step(inner, number, arrays)])
+        counted = test.element(condition.parameters[0], 0)
+        condition.root = test.compare("LT", counted, test.constant(trips, DTYPES["s32"]))
+        start = self.graph.add("tuple", shape, [self.constant(0, DTYPES["s32"]), *first])
+        called = {"condition": ComputationName(condition.name), "body": ComputationName(body.name)}
+        made = self.graph.add("while", shape, [start], called, like=self.like)
+        return [self.element(made, at) for at in range(1, len(shape.elements))]
+
+    def _graph(self, name: str, parameters: Sequence[Shape]) -> Graph:
+        """Return a new computation with these parameters."""
+        draft = self.graph.draft
+        graph = Graph(draft, draft.fresh(name))
+        draft.graphs[graph.name] = graph
+        graph.parameters = [graph.add("parameter", shape, immediate=at) for at, shape in enumerate(parameters)]
+        return graph
 
     def element(self, node: Node, index: int) -> Node:
         """Return an element of a tuple."""

@@ -1,16 +1,18 @@
-"""Gathers and scatters."""
+"""Gathers and scatters that kernels carry out, and those that are something else."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial, reduce
 from math import prod
 
 from tpusim.compiler.decompose.build import Build, only_opcode
 from tpusim.compiler.decompose.rules import decomposes
+
+# Its rules come before those below.
+from tpusim.compiler.decompose.windows import combined, index_rows, put
+from tpusim.compiler.layouts.rows import window_sizes
 from tpusim.compiler.simplify.rules import splat_text
 from tpusim.draft import Node
-from tpusim.shapes.dtype import DTYPES
 
 
 @decomposes("gather")
@@ -42,23 +44,10 @@ def one_update(build: Build, node: Node) -> Node | None:
     if len(node.operands) != 3:
         return None
     target, indices, update = node.operands
-    inside_window = node.attributes["update_window_dims"]
-    outer = [size for d, size in enumerate(update.array.dimensions) if d not in inside_window]
-    if prod(outer) != 1 or indices.array.dtype.name != "s32":
+    sizes = window_sizes(node)
+    if update.array.element_count != prod(sizes) or indices.array.dtype.name != "s32":
         return None
-    sizes = [update.array.dimensions[d] for d in inside_window]
-    for along in sorted({*node.attributes["inserted_window_dims"], *node.attributes.get("input_batching_dims", ())}):
-        sizes.insert(along, 1)
-    places = _places(build, indices, node)
-    part = build.reshape(update, *sizes)
-    found = build.dynamic_slice(target, places, sizes)
-    combined = _combined(build, node.attributes["to_apply"], found, part)
-    if combined is None:
-        return None
-    inside = _is_inside(build, target, places, sizes)
-    if inside is not None:
-        combined = build.apply("select", build.broadcast(inside, sizes, ()), combined, found)
-    return build.update(target, combined, places)
+    return put(build, target, _places(build, indices, node), build.reshape(update, *sizes), node.attributes["to_apply"])
 
 
 def _places(build: Build, indices: Node, scatter: Node) -> dict[int, int | Node]:
@@ -68,30 +57,6 @@ def _places(build: Build, indices: Node, scatter: Node) -> dict[int, int | Node]
         return dict.fromkeys(into, int(number))
     flat = build.reshape(indices, len(into))
     return {along: build.reshape(build.slice(flat, 0, at, at + 1)) for at, along in enumerate(into)}
-
-
-def _combined(build: Build, region: str, found: Node, part: Node) -> Node | None:
-    """Return what a scatter's computation makes of what is there and an update."""
-    draft = build.graph.draft
-    if draft.graphs[region].root is draft.graphs[region].parameters[1]:
-        return part
-    opcode = only_opcode(draft, region)
-    return build.apply(opcode, found, part) if opcode else None
-
-
-def _is_inside(build: Build, target: Node, places: dict[int, int | Node], sizes: Sequence[int]) -> Node | None:
-    """Return whether an update lies inside its target, or None if it does in any case."""
-    tests = []
-    for along, place in places.items():
-        most = target.array.dimensions[along] - sizes[along]
-        if isinstance(place, int) and 0 <= place <= most:
-            continue
-        start = build.constant(place, DTYPES["s32"]) if isinstance(place, int) else place
-        tests += [
-            build.compare("GE", start, build.splat(0, start)),
-            build.compare("LE", start, build.splat(most, start)),
-        ]
-    return reduce(partial(build.apply, "and"), tests) if tests else None
 
 
 @decomposes("scatter")
@@ -111,7 +76,7 @@ def one_hot(build: Build, node: Node) -> Node | None:
     if not all(numbers) or update.array.element_count != prod(target.array.dimensions[d] for d in rows):
         return None
     onto, number = (build.constant(text, node.array.dtype) for text in numbers)
-    value = _combined(build, named["to_apply"], onto, number)
+    value = combined(build, named["to_apply"], onto, number)
     if value is None:
         return None
     (along,) = named["inserted_window_dims"]
@@ -121,6 +86,39 @@ def one_hot(build: Build, node: Node) -> Node | None:
     own = build.iota(indices.array.dtype.name, sizes, along)
     is_there = build.compare("EQ", own, build.broadcast(place, sizes, by_row))
     return build.apply("select", is_there, build.broadcast(value, sizes, ()), target)
+
+
+@decomposes("scatter")
+def scatter_points(build: Build, node: Node) -> Node | None:
+    """Many numbers, each with several indices, go into the array as one row, by one index each: -1 if outside."""
+    into = node.attributes["scatter_dims_to_operand_dims"]
+    if len(node.operands) != 3 or node.operands[1].array.dtype.name != "s32":
+        return None
+    target, indices, updates = node.operands
+    sizes, count = target.array.dimensions, updates.array.element_count
+    # Places along all dimensions: no window is left, and nothing that is gone through side by side.
+    if not 2 <= len(sizes) == len(into) or count <= _MOST_POINTS or node.attributes["update_window_dims"]:
+        return None
+    if target.array.element_count > _MOST_PLACES:
+        return None
+    rows, _ = index_rows(build, indices, node.attributes["index_vector_dim"], into, {})
+    columns = [build.reshape(build.slice(rows, 1, at, at + 1), count) for at in range(len(into))]
+    zero = build.splat(0, columns[0])
+    place, tests = zero, []
+    for d, size in enumerate(sizes):
+        along, bound = columns[into.index(d)], build.splat(size, zero)
+        tests += [build.compare("GE", along, zero), build.compare("LT", along, bound)]
+        place = build.apply("add", build.apply("multiply", place, bound), along)
+    place = build.apply("select", reduce(partial(build.apply, "and"), tests), place, build.splat(-1, zero))
+    operands = [build.reshape(target, target.array.element_count), place, build.reshape(updates, count)]
+    return build.reshape(build.scatter(operands, node.attributes["to_apply"]), *sizes)
+
+
+_MOST_POINTS = 1023
+"""So many numbers are scattered by several indices each; more by one index each, into the array as one row."""
+
+_MOST_PLACES = 2**31 - 1
+"""Places that a number of 32 bits tells apart."""
 
 
 @decomposes("scatter")

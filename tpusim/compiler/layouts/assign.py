@@ -28,6 +28,16 @@ from tpusim.compiler.layouts.orders import (
     least_padded,
     with_boundary_layouts,
 )
+from tpusim.compiler.layouts.rows import (
+    is_too_large,
+    moved_dimensions,
+    parts,
+    row_order,
+    side_by_side,
+    stays_narrow,
+    takes_rows,
+    window_sizes,
+)
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationLayout
@@ -94,7 +104,7 @@ def _stated_order(mode: str, array: ArrayShape) -> Order | None:
     return order if sorted(order) == list(range(array.rank)) else None
 
 
-_FOLLOWS = KEEPS_LAYOUT - LINEAR_ALGEBRA - SORTS - CONTROL_FLOW
+_FOLLOWS = KEEPS_LAYOUT - LINEAR_ALGEBRA - SORTS - CONTROL_FLOW - {"scatter"}
 """Opcodes whose operands of the same rank lie in the order of the result."""
 
 
@@ -145,6 +155,8 @@ class _Assignment:
             return ()
         if node.opcode in _FOLLOWS:
             return [(operand, mine) for operand in node.operands if _rank(operand) == len(mine)]
+        if node.opcode == "scatter":
+            return [(node.operands[0], mine)]
         if node.opcode == "transpose":
             return [(node.operands[0], tuple(node.attributes["dimensions"][d] for d in mine))]
         return ()
@@ -210,8 +222,12 @@ class _Assignment:
     def settled(self, operand: Node) -> Order:
         """Return the order of an operand, which is the one that pads least if nobody has asked for another."""
         if operand not in self.order:
-            self._set(operand, self.wanted.get(operand) or boundary_order(operand.array, self.chip))
+            self._set(operand, self.free(operand))
         return self.order[operand]
+
+    def free(self, node: Node) -> Order:
+        """Return the order of what may lie in any: that which is wanted, or pads least."""
+        return self.wanted.get(node) or boundary_order(node.array, self.chip)
 
     def _product_order(self, array: ArrayShape, sides: _Sides) -> Order:
         """Return the order for a side of a product, or its result: what pads least."""
@@ -355,7 +371,7 @@ def _reshape(self: _Assignment, node: Node) -> Order:
     kept = carried_order(operand.array, node.array.dimensions)
     if kept is not None and stays(operand.array, laid_out(node.array, kept, self.chip)):
         return kept
-    return self.wanted.get(node) or boundary_order(node.array, self.chip)
+    return self.free(node)
 
 
 def _element(self: _Assignment, node: Node) -> Order:
@@ -367,33 +383,34 @@ def _element(self: _Assignment, node: Node) -> Order:
 
 
 def _gather(self: _Assignment, node: Node) -> Order:
-    """Rows are read and written one by one: what a row is made of is minor in the table.
-
-    So are tables laid out in 71 of 72 gathers of programs compiled ahead of time, and all results in default order.
-    Where rows fill whole registers already, both are left as they lie.
-    """
+    """Rows are read and written one by one, from a table as it lies or as they need it."""
     table, indices = node.operands
     self.settled(indices)
-    single = [d for d, size in enumerate(node.attributes["slice_sizes"]) if size == 1]
-    taken = self.settled(table)
-    if not set(taken[:2]).intersection(single):
-        return _row_order(node, taken)
-    if len(single) == table.array.rank:
-        self.settled(table)
-        return self.wanted.get(node) or boundary_order(node.array, self.chip)
-    rows = tuple(sorted(range(table.array.rank), key=lambda d: (d in single, -d)))
-    node.take([self.ordered(table, rows), indices])
-    return tuple(reversed(range(node.array.rank)))
+    taken, sizes, row = self.settled(table), table.array.dimensions, node.attributes["slice_sizes"]
+    moved = moved_dimensions(node)
+    # Where what is wanted has two dimensions of a row in tiles, the table has them there as well.
+    wanted = [d for d in self.wanted.get(node, ()) if node.array.dimensions[d] > 1][:2]
+    is_wide = len(wanted) == 2 and set(wanted) <= set(moved.values()) and any(row[d] == 1 for d in taken[:2])
+    stays = takes_rows(sizes, row, taken) and not parts(sizes, row) and not is_wide
+    order = taken if stays else row_order(sizes, row, taken)
+    if not moved or (order != taken and stays_narrow(table.array, order, self.chip)):
+        return self.free(node)
+    node.take([self.ordered(table, order), indices])
+    return side_by_side(order, moved, node.array.rank)
 
 
-def _row_order(node: Node, taken: Order) -> Order:
-    """Return the order of a gather's result whose rows lie as they do in the table."""
-    named = node.attributes
-    gone = {*named.get("collapsed_slice_dims", ()), *named.get("operand_batching_dims", ())}
-    left = (d for d in range(len(taken)) if d not in gone)
-    offsets = dict(zip(left, named["offset_dims"], strict=True))
-    rows = [offsets[d] for d in taken if d in offsets]
-    return (*rows, *(d for d in reversed(range(node.array.rank)) if d not in rows))
+def _scatter(self: _Assignment, node: Node) -> Order:
+    """Rows are put one by one onto what lies as they need it; so do they."""
+    target, indices, updates = node.operands
+    self.settled(indices)
+    taken, sizes, row = self.settled(target), target.array.dimensions, window_sizes(node)
+    order = taken if takes_rows(sizes, row, taken) else row_order(sizes, row, taken)
+    if order != taken and is_too_large(target.array, order, self.chip):
+        return taken
+    moved = moved_dimensions(node)
+    by_row = side_by_side(order, moved, updates.array.rank) if moved else self.settled(updates)
+    node.take([self.ordered(target, order), indices, self.ordered(updates, by_row)])
+    return order
 
 
 _ASSIGN: dict[str, Callable[[_Assignment, Node], Order]] = {
@@ -404,5 +421,6 @@ _ASSIGN: dict[str, Callable[[_Assignment, Node], Order]] = {
     "get-tuple-element": _element,
     "reduce": _reduce,
     "reshape": _reshape,
+    "scatter": _scatter,
     "transpose": _transpose,
 }
