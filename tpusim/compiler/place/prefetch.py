@@ -1,8 +1,9 @@
 """Arrays that come into fast memory before they are read: asynchronous copies beside kernels that leave HBM idle.
 
 A copy begins so many kernels ahead that what these leave of HBM's bandwidth suffices for it, as long as there is room
-from there to the last kernel that reads it. One argument, that which saves most, is fetched as the program begins: of
-many runs the one before does it.
+from there to the last kernel that reads it. For what several kernels would wait for it need not suffice: they would
+read it several times. One argument, that which saves most, is fetched as the program begins: of many runs the one
+before does it.
 
 Source: XLA, memory space assignment: prefetches by the cost of the kernels between, and one across programs.
 """
@@ -100,9 +101,11 @@ class _Line:
         """Fetch what kernels read of HBM and would wait for."""
         for number in range(len(self.nodes)):
             for operand in self._waited_for(number):
-                begin, is_enough = self._begin(operand, number)
-                readers = self._readers(operand, number) if is_enough else []
-                has_room = bool(readers) and readers[0] == number
+                begin, is_hidden = self._begin(operand, number)
+                readers = self._readers(operand, number)
+                # What several kernels would wait for is better read once, also beside one that leaves HBM no time.
+                is_enough = is_hidden or (begin < number and self._saved(operand, readers) > self._size(operand))
+                has_room = is_enough and readers[:1] == [number]
                 if has_room:
                     self._take(operand, begin, number, readers[-1])
                     self._fetch(operand, begin, readers)
