@@ -104,7 +104,8 @@ class _Line:
                 begin, is_hidden = self._begin(operand, number)
                 readers = self._readers(operand, number)
                 # What several kernels would wait for is better read once, also beside one that leaves HBM no time.
-                is_enough = is_hidden or (begin < number and self._saved(operand, readers) > self._size(operand))
+                is_beside = any(node.name in self.lives.kernels for node in self.nodes[begin:number])
+                is_enough = is_hidden or (is_beside and self._saved(operand, readers) > self._size(operand))
                 has_room = is_enough and readers[:1] == [number]
                 if has_room:
                     self._take(operand, begin, number, readers[-1])
