@@ -168,6 +168,48 @@ def test_what_is_made_of_vectors_alone_pads_least():
     assert {i.shape.layout.minor_to_major for i in large} == {(2, 3, 1, 0)}
 
 
+RUNNING = """HloModule m
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+ENTRY main {
+  x = f32[SIZES] parameter(0)
+  zero = f32[] constant(0)
+  ROOT out = f32[SIZES] reduce-window(x, zero), window={WINDOW}, to_apply=add
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "along", "order"),
+    [
+        ("1024,8192", 1, (0, 1, 2)),
+        ("8192,1024", 0, (0, 1, 2)),
+        ("16,256,2048", 2, (1, 2, 3, 0)),
+        ("16,32000", 1, (1, 0, 2)),
+        # 16 or 8 numbers would fill few of 128 lanes.
+        ("16,8,2048", 2, (3, 2, 1, 0)),
+        ("1000000", 0, (0, 1)),
+    ],
+)
+def test_running_sums_go_along_a_dimension_outside_of_tiles(sizes, along, order):
+    """The orders of their sums over blocks in programs compiled ahead of time for v5e."""
+    each = [int(size) for size in sizes.split(",")]
+    window = "x".join(str(size) if d == along else "1" for d, size in enumerate(each))
+    pad = "x".join(f"{size - 1}_0" if d == along else "0_0" for d, size in enumerate(each))
+    text = RUNNING.replace("SIZES", sizes).replace("WINDOW", f"size={window} pad={pad}")
+    module = compiled(text, stop_after="layouts")
+    first = next(i for i in module.entry if i.opcode == "reduce-window")
+    assert first.shape.layout.minor_to_major == order
+
+
+def test_other_windows_are_taken_as_they_lie():
+    """Nine columns each, and the maximum of a row for all of it."""
+    for window in ("size=1x9 pad=0_0x4_4", "size=1x2047 pad=0_0x1023_1023"):
+        text = RUNNING.replace("SIZES", "256,1024").replace("WINDOW", window)
+        (found,) = [i for i in compiled(text, stop_after="layouts").entry if i.opcode == "reduce-window"]
+        assert found.shape.layout.minor_to_major == (1, 0)
+        assert found.operands[0] == "x"
+
+
 ROWS = """HloModule rows
 ENTRY main {
   table = f32[TABLE] parameter(0)

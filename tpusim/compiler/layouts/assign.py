@@ -26,6 +26,7 @@ from tpusim.compiler.layouts.orders import (
     boundary_order,
     laid_out,
     least_padded,
+    outside_of_tiles,
     with_boundary_layouts,
 )
 from tpusim.compiler.layouts.rows import (
@@ -150,6 +151,9 @@ class _Assignment:
             return [(operand, self._product_order(operand.array, has)) for operand, has in sides if has.minor_pairs]
         if node.opcode == "tuple":
             return self._results(node)
+        along = _runs_along(node)
+        if along is not None:
+            return [(node.operands[0], outside_of_tiles(node.operands[0].array, along, self.chip))]
         mine = self.wanted.get(node)
         if mine is None:
             return ()
@@ -382,6 +386,27 @@ def _element(self: _Assignment, node: Node) -> Order:
     return element.actual_layout.minor_to_major
 
 
+def _runs_along(node: Node) -> int | None:
+    """Return the dimension along which the windows of a running sum, or of another such, take in all before them."""
+    if node.opcode != "reduce-window" or len(node.operands) != 2 or node.array.rank < 2:
+        return None
+    windows = zip(node.attributes["window"].dimensions, node.operands[0].array.dimensions, strict=True)
+    wide = [(d, window.size == size) for d, (window, size) in enumerate(windows) if window.size > 1]
+    return wide[0][0] if len(wide) == 1 and wide[0][1] else None
+
+
+def _window(self: _Assignment, node: Node) -> Order:
+    """Running sums go along a dimension that lies outside of tiles; all other windows are taken as the operand lies."""
+    along = _runs_along(node)
+    if along is None:
+        return _follow(self, node)
+    array, start = node.operands
+    order = outside_of_tiles(array.array, along, self.chip)
+    self.settled(start)
+    node.take([self.ordered(array, order), start])
+    return order
+
+
 def _gather(self: _Assignment, node: Node) -> Order:
     """Rows are read and written one by one, from a table as it lies or as they need it."""
     table, indices = node.operands
@@ -420,6 +445,7 @@ _ASSIGN: dict[str, Callable[[_Assignment, Node], Order]] = {
     "gather": _gather,
     "get-tuple-element": _element,
     "reduce": _reduce,
+    "reduce-window": _window,
     "reshape": _reshape,
     "scatter": _scatter,
     "transpose": _transpose,

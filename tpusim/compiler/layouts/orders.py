@@ -40,6 +40,21 @@ def boundary_order(array: ArrayShape, chip: Chip) -> Order:
     return least_padded(array, chain([default], _descending(array)), chip)
 
 
+def outside_of_tiles(array: ArrayShape, along: int, chip: Chip) -> Order:
+    """Return the order for what goes along a dimension, one element after the other: outside of tiles, or of lanes.
+
+    As long as that takes little more memory than the order that pads least.
+    """
+    orders = [tuple(reversed(range(array.rank))), *_descending(array)]
+    sizes = [physical_bytes(laid_out(array, order, chip)) for order in orders]
+    small = [order for order, size in zip(orders, sizes, strict=True) if size <= _LITTLE_MORE * min(sizes)]
+    return min(small, key=lambda order: (along in order[:2], along == order[0], sizes[orders.index(order)]))
+
+
+_LITTLE_MORE = 1.25
+"""In programs compiled ahead of time running sums take up to 1.02 times the least memory, and not twice as much."""
+
+
 def _descending(array: ArrayShape) -> Iterator[Order]:
     """Yield the choices of the two minor dimensions, the others in default order, the highest numbers first."""
     rank, sizes = array.rank, array.dimensions
