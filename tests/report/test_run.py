@@ -11,6 +11,7 @@ from rich.console import Console
 from tests.analysis.test_analysis import CHIP, TIMELINE
 from tpusim.analysis.summary import summarise
 from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Estimate, Program
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Floor
@@ -50,6 +51,31 @@ def test_the_compilers_estimate_stands_beside_the_same_kernels():
         structs.replace(SUMMARY, ops=ops, compiler_cycles=cycles, compiler_clock_hz=CHIP.clock_hz), ops, "op", console
     )
     assert "36.00 us; 5.00 us of it in kernels that the compiler puts at 4.00 us" in console.file.getvalue()
+
+
+PREFETCHED = """HloModule m, is_scheduled=true
+
+ENTRY e {
+  p = f32[1024,1024]{1,0:T(8,128)} parameter(0)
+  s = (f32[1024,1024]{1,0:T(8,128)S(1)}, f32[1024,1024]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(p), ATTRIBUTE
+  d = f32[1024,1024]{1,0:T(8,128)S(1)} copy-done(s)
+  ROOT n = f32[1024,1024]{1,0:T(8,128)} negate(d)
+}
+"""
+
+
+@pytest.mark.parametrize(("attribute", "is_said"), [("cross_program_prefetch_index=0", True), ("", False)])
+def test_a_first_run_says_what_a_run_of_many_would_not_wait_for(tmp_path, attribute, is_said):
+    """What it waits for is the difference between the two."""
+    path = tmp_path / "p.hlo.txt"
+    path.write_text(PREFETCHED.replace(", ATTRIBUTE", f", {attribute}" if attribute else ""))
+    first, warm = (simulate(path, "v5e", warm=is_warm) for is_warm in (False, True))
+    assert first.summary.prefetch_wait_ps == first.summary.total_ps - warm.summary.total_ps
+    assert (first.summary.prefetch_wait_ps > 0) == is_said
+    console = Console(file=io.StringIO(), width=160)
+    render_run(first.summary, first.summary.ops, "op", console)
+    assert ("--warm" in console.file.getvalue()) == is_said
+    assert warm.summary.prefetch_wait_ps == 0
 
 
 def test_the_head_line_says_the_operating_point():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from tpusim.hardware.load import changed_figures, is_as_shipped
 from tpusim.hardware.units import HBM, VMEM
 from tpusim.program.module import Estimate, Program
 from tpusim.program.provenance import Provenance
-from tpusim.program.steps import AnyStep, Kernel
+from tpusim.program.steps import AnyStep, Copy, Kernel, Wait
 from tpusim.timeline.records import Timeline
 from tpusim.units import PS_PER_SECOND, ps_to_us
 
@@ -34,6 +35,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     The capacities are what a program may have of a memory. ``flops_utilisation`` is of all operations (HFU),
     ``model_flops_utilisation`` of those that compute nothing again (MFU), both of the bf16 peak.
     ``changed`` are the figures of a shipped chip that were replaced, by key.
+    ``prefetch_wait_ps`` is how long it waits for what, of many runs, the one before brings in (cross-program prefetch).
     ``by_hand`` counts the kernels that were written elsewhere, by what their times are made of; ``unstated`` those of
     them that do not say how many operations they are for: all that they compute is in both utilisations, masked or not.
     """
@@ -70,6 +72,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str = "given"
     changed: dict[str, Any] = {}
     unstated: int = 0
+    prefetch_wait_ps: int = 0
 
     @property
     def time_us(self) -> float:
@@ -125,7 +128,17 @@ def summarise(
         schedule=schedule,
         changed=changed_figures(chip),
         unstated=sum(_is_unstated(step) for step in program.every_step),
+        prefetch_wait_ps=_prefetch_wait_ps(program, ops),
     )
+
+
+def _prefetch_wait_ps(program: Program, ops: Iterable[Group]) -> int:
+    """Return how long the core waits for what the run before could have brought in."""
+    fetched = {step.name for step in program.every_step if isinstance(step, Copy) and step.is_prefetch}
+    if not fetched:
+        return 0
+    waits = {step.name for step in program.every_step if isinstance(step, Wait) and not fetched.isdisjoint(step.needs)}
+    return sum(group.time_ps for group in ops if group.name in waits)
 
 
 def _is_unstated(step: AnyStep) -> bool:

@@ -92,6 +92,11 @@ def _print_head(summary: Summary, console: Printer) -> None:
     time, *compiled = _times(summary)
     beside = "; {} of it in kernels that the compiler puts at {}".format(*compiled) if compiled else ""
     console.print(f"  time      [bold]{time}[/bold]{beside}")
+    if summary.prefetch_wait_ps >= _MUCH * summary.total_ps:
+        waits = time_text(summary.prefetch_wait_ps)
+        console.print(
+            f"  first     {waits} wait for what of many runs the one before brings in: --warm leaves that out"
+        )
     console.print(f"  bound by  {shares_text(busy.bound_ps)}")
     roof = UNITS[summary.roofline.bound_by].label
     console.print(f"  roofline  {time_text(summary.roofline.bound_ps)} at least, by {roof}")
@@ -105,6 +110,10 @@ def _print_head(summary: Summary, console: Printer) -> None:
     if busy.flops:
         console.print(f"  MFU       {summary.model_flops_utilisation:.1%} of the bf16 peak{_hfu_text(summary)}")
     console.print()
+
+
+_MUCH = 0.01
+"""The share of a run from which on a report says that a run of many takes less."""
 
 
 def _hfu_text(summary: Summary) -> str:
