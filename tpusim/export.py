@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpusim import __version__
-from tpusim.analysis.compare import run_figures
+from tpusim.analysis.compare import RunFigures, run_figures
 from tpusim.errors import ConfigError
 from tpusim.frontends.xla import module_proto
 from tpusim.pipeline.stages import figures
@@ -35,15 +35,17 @@ def accelergy(result: Result, path: str | Path) -> None:
     write_accelergy(result.counts, result.chip, path)
 
 
-def html(result: Result, path: str | Path, before: Result | str | Path | None = None) -> None:
+def html(result: Result, path: str | Path, before: Result | RunFigures | str | Path | None = None) -> None:
     """Write one page for a browser, which loads nothing else: op table, time line, memory, roofline, warnings.
 
-    With another run ``before`` it, or the name of a program or of a saved result, the page compares the two.
+    With another run ``before`` it, its figures, or the name of a program or of a saved result, the page compares the
+    two.
     """
-    other = None
-    if before is not None:
-        other = figures(before) if isinstance(before, str | Path) else run_figures(before.summary)
-    write_page(result, path, __version__, other)
+    if isinstance(before, str | Path):
+        before = figures(before)
+    elif before is not None and not isinstance(before, RunFigures):
+        before = run_figures(before.summary)
+    write_page(result, path, __version__, before)
 
 
 def perfetto(result: Result, path: str | Path) -> None:

@@ -214,8 +214,8 @@ def test_joined_arrays_are_read_where_most_parts_lie():
 def test_what_a_loop_collects_bit_by_bit_is_no_copy(opcode, is_found):
     """Of 512 bytes, mostly launch: it has to be written in any case, where another copy could be gone."""
     streams = (Stream("a", "hbm", 512.0), Stream("c", "hbm", 512.0, is_output=True))
-    copies = [Kernel(name=f"c{n}", opcode=opcode, family="copy", streams=streams) for n in range(4)]
-    assert ("copies" in found_in(PRODUCT, *copies)) == is_found
+    copies = tuple(Kernel(name=f"c{n}", opcode=opcode, family="copy", streams=streams) for n in range(4))
+    assert ("copies" in found_in(PRODUCT, Loop(name="l", opcode="while", body=copies))) == is_found
 
 
 TURNED = """
@@ -236,6 +236,63 @@ def test_copies_into_padded_arrays_name_the_size(tmp_path):
     (found,) = (finding for finding in advise(path).findings if finding.rule == "copies")
     assert "dimensions of 64 take the room of 128" in found.what
     assert "128 fit" in found.change
+
+
+MOVED = """
+HloModule moved, is_scheduled=true
+
+ENTRY %main (x: f32[4096,1024], more: f32[2048,1024], rows: s32[4096,1], at: s32[]) -> RESULT {
+  %x = f32[4096,1024]{1,0:T(8,128)} parameter(0)
+  %more = f32[2048,1024]{1,0:T(8,128)} parameter(1)
+  %rows = s32[4096,1]{0,1:T(1,128)} parameter(2)
+  %at = s32[] parameter(3)
+  %zero = s32[] constant(0)
+  %one = f32[] constant(1)
+  %moved = RESULT MOVE
+  ROOT %end = RESULT negate(%moved)
+}
+"""
+FOUR, THREE = "f32[4096,1024]{1,0:T(8,128)}", "f32[3072,1024]{1,0:T(8,128)}"
+ROWS = """gather(%x, %rows), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1,
+    slice_sizes={1,1024}"""
+AT = "dynamic-slice(%x, %PLACE, %zero), dynamic_slice_sizes={3072,1024}"
+PART = "slice(%x), slice={[0:3072], [0:1024]}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "move", "is_read", "is_found"),
+    [
+        (FOUR, ROWS, True, False),
+        (FOUR, "reverse(%x), dimensions={0}", True, False),
+        (FOUR, "reverse(%x), dimensions={0}", False, False),
+        (FOUR, "pad(%more, %one), padding=0_2048x0_0", True, False),
+        (FOUR.replace("f32", "s32"), "convert(%x)", True, False),
+        (THREE, AT.replace("PLACE", "at"), True, False),
+        (THREE, AT.replace("PLACE", "zero"), True, True),
+        (THREE, PART, True, True),
+        (THREE, PART, False, False),
+        (FOUR, "concatenate(%more, %more), dimensions={0}", True, True),
+        (FOUR, "concatenate(%more, %more), dimensions={0}", False, False),
+        (FOUR.replace("{1,0", "{0,1"), "copy(%x)", False, True),
+    ],
+)
+def test_what_a_program_asks_for_is_no_copy(tmp_path, shape, move, is_read, is_found):
+    """Rows by their numbers, in another order, and results; not another layout, and parts that are read."""
+    text = MOVED.replace("RESULT", shape).replace("MOVE", move)
+    if not is_read:
+        text = text.replace("  %moved", "  ROOT %moved").replace(f"  ROOT %end = {shape} negate(%moved)\n", "")
+    path = tmp_path / "moved.v5e.hlo.txt"
+    path.write_text(text)
+    assert ("copies" in {finding.rule for finding in advise(path).findings}) == is_found
+
+
+def test_what_donation_saves_is_said_once(tmp_path):
+    """The copy of an argument that is updated is no layout that is changed."""
+    path = tmp_path / "donated.v5e.hlo.txt"
+    path.write_text(DONATED.replace("%READS", "%put, %put"))
+    rules = [finding.rule for finding in advise(path).findings]
+    assert "donation" in rules
+    assert "copies" not in rules
 
 
 @pytest.mark.parametrize(("taken_bytes", "saves"), [(100 << 20, True), (0, False)])

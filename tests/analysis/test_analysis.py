@@ -135,6 +135,18 @@ def test_a_run_says_at_which_operating_point_it_is():
     assert points == [chip.operating_point, ""]
 
 
+def test_operations_are_measured_against_the_peak_of_their_type():
+    """A second each of bf16, of f32, which runs at its rate, and of s8, which runs at twice that: the peaks in 3 s."""
+    peak = CHIP.peak_flops_per_second
+    flops = {"s8": 2 * peak, "f32": peak, "bf16": peak}
+    records = tuple(
+        record(name, n, n + 1, flops=count, flops_type=name) for n, (name, count) in enumerate(flops.items())
+    )
+    summary = summarise(Program(name="p", chip="v5e", steps=()), CHIP, structs.replace(TIMELINE, records=records))
+    assert summary.model_flops_utilisation == pytest.approx(3 / 36e-6)
+    assert summary.peak_types == ("s8", "bf16")
+
+
 def test_what_is_computed_again_is_none_of_the_model():
     """As JAX names it in the scope, and XLA in the instruction; all of it keeps the hardware busy."""
     again = (

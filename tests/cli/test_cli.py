@@ -139,6 +139,8 @@ REFUSED = [
     (["run", MLP, "--stop-after", "lowering", "--html", "x.html"], "--html: nothing runs with --stop-after lowering"),
     (["run", MLP, "--stop-after", "text", "--model-explorer", "x"], "--model-explorer: nothing runs with --stop-after"),
     (["run", MLP, "--against", "a.json"], "--against: expected --html FILE as well"),
+    # Before the run, which would end with a message of its own.
+    (["run", MLP, "--timeout", "1e-6", "--html", "x.html", "--against", "/no/such.json"], "/no/such.json: "),
 ]
 
 

@@ -12,6 +12,7 @@ from tests.cli.commands import output_of
 from tests.house.source_tree import ROOT
 from tpusim.analysis.memory import memory_capacities
 from tpusim.hardware.units import HBM, VMEM
+from tpusim.pipeline.modules import Builder
 from tpusim.report.tables import size_text
 
 PROGRAMS = [
@@ -49,6 +50,17 @@ def test_run_scale_and_path_agree(capsys):
     assert run["time_us"] == row["time_us"] == path["time_us"]
     assert run["model_flops_utilization"] == row["mfu"]
     assert run["memory"]["peak_hbm_bytes"] == row["peak_hbm_bytes"]
+
+
+def test_reports_name_the_peak_that_a_product_is_measured_against():
+    """Of int8, which runs at twice the rate of bf16."""
+    builder = Builder("narrow.v5e.hlo.txt")
+    rows = builder.parameter(0, "s8[4096,4096]")
+    dimensions = {"lhs_contracting_dimensions": (1,), "rhs_contracting_dimensions": (0,)}
+    result = tpusim.simulate(builder.build(builder.dot_general(rows, rows, dimensions)))
+    assert 0.5 < result.summary.model_flops_utilisation < 1
+    assert f"{result.summary.model_flops_utilisation:.1%} of the s8 peak" in str(result)
+    assert result.summary.peak_types == ("s8",)
 
 
 def test_a_capacity_is_what_a_program_may_have():

@@ -150,6 +150,15 @@ def test_a_compiled_program_has_users_too(capsys):
     assert "Its users are convolution_add_fusion:" in text
 
 
+def test_names_that_only_the_compiled_program_has_are_known():
+    """Reports have them: a gather is a kernel of another name, and what reads that is still the product."""
+    made, used = [op.name for op in simulate(table()).summary.ops if op.opcode != "fusion"]
+    assert made not in table().homes
+    assert layouts_in(table(), made).users == (used,)
+    with pytest.raises(ConfigError, match=r"the name of an array, found 'gather\.9'"):
+        layouts_in(table(), "gather.9")
+
+
 def test_users_are_found_in_loops():
     """Of stacked weights that a loop goes through, which reads a slice in each trip."""
     path = ROOT / "traces/memory/scan_layers.v5p.hlo.txt.gz"

@@ -153,12 +153,26 @@ def test_every_point_has_every_column():
         columns(programs=patterns, axes={"batch": [1024]})
 
 
-def test_a_file_starts_from_its_own_folder(tmp_path):
-    """And says the same as a table."""
-    (tmp_path / "net.v5e.hlo.txt").write_text(str(kernel_module()), encoding="utf-8")
+@pytest.mark.parametrize("folder", ["plain", "run[1]", "*", "{n}"])
+@pytest.mark.parametrize("programs", ["net*.hlo.txt", "net.v5e.hlo.txt"])
+def test_a_file_starts_from_its_own_folder(tmp_path, folder, programs):
+    """And says the same as a table; what the folder is called is no pattern."""
+    home = tmp_path / folder
+    home.mkdir()
+    kernel_module().save(home / "net.v5e.hlo.txt")
+    study = home / "study.toml"
+    study.write_text(f'programs = "{programs}"\n[axes]\n"mxu.count" = [1, 2]\n', encoding="utf-8")
+    assert [point.fault for point in points_of(read_spec(study))[0]] == ["", ""]
+
+
+@pytest.mark.parametrize("written", ['base = "own.toml"', '[axes]\nchip = ["own.toml"]'])
+def test_chips_of_a_file_start_from_its_folder(tmp_path, written):
+    """As the base of a chip does."""
+    kernel_module().save(tmp_path / "net.v5e.hlo.txt")
+    (tmp_path / "own.toml").write_text('base = "v5e"\nname = "own"\n', encoding="utf-8")
     study = tmp_path / "study.toml"
-    study.write_text('programs = "net*.hlo.txt"\n[axes]\n"mxu.count" = [1, 2]\n', encoding="utf-8")
-    assert len(points_of(read_spec(study))[0]) == 2
+    study.write_text(f'programs = "net*.hlo.txt"\n{written}\n', encoding="utf-8")
+    assert [point.columns["chip"] for point in points_of(read_spec(study))[0]] == ["own"]
 
 
 def test_a_program_that_cannot_be_read_is_a_fault_of_its_points(tmp_path):

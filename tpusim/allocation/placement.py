@@ -13,7 +13,7 @@ from tpusim.allocation.homes import Homes
 from tpusim.allocation.liveness import Liveness, Value
 from tpusim.hardware.units import HBM, MemorySpace
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import CONTROL_FLOW
+from tpusim.ir.ops import CONTROL_FLOW, PRODUCTS, REDUCTIONS
 from tpusim.program.buffers import BufferKind, peak_bytes
 from tpusim.shapes.shape import ArrayShape
 
@@ -65,8 +65,9 @@ class Place(msgspec.Struct, eq=False):
     @property
     def is_scalar(self) -> bool:
         """Whether the scalar core makes what it holds, and keeps it: a loop's counter, a condition."""
-        shape = self.values[0].shape
-        return isinstance(shape, ArrayShape) and not shape.rank and self.values[0].instruction.opcode != "fusion"
+        shape, opcode = self.values[0].shape, self.values[0].instruction.opcode
+        # What combines arrays is a kernel, also where one number comes of it.
+        return isinstance(shape, ArrayShape) and not shape.rank and opcode not in REDUCTIONS | PRODUCTS | {"fusion"}
 
 
 def place_of(values: Sequence[Value], kind: BufferKind, n_bytes: int) -> Place:
@@ -160,17 +161,21 @@ def fill_heap(places: Iterable[Place], space: MemorySpace, room_bytes: Callable[
     return aligned(max(ends, default=0), unit)
 
 
-def counted_temp_bytes(heap_bytes: int, tables_bytes: int, places: Sequence[Place], liveness: Liveness) -> int:
+def counted_temp_bytes(
+    heap_bytes: int, tables_bytes: int, places: Sequence[Place], liveness: Liveness, *, counts_unused: bool
+) -> int:
     """Return a program's HBM temporaries as XLA's memory statistics count them.
 
-    That is the heap plus the part unused at its fullest; tuple tables are in use throughout. Scalars, which the scalar
-    core keeps, and tables of values that lie elsewhere count as nothing. Each new value is in use while it, or a value
-    that took its memory over, is alive; updates in place and values that stand for others are not counted again. (Found
-    by comparing the compiler's heaps and live ranges with its statistics.)
+    That is the heap and, where it ``counts_unused``, the part unused at its fullest once more; tuple tables are in use
+    throughout. Scalars, which the scalar core keeps, and tables of values that lie elsewhere count as nothing. Each new
+    value is in use while it, or a value that took its memory over, is alive; updates in place and values that stand for
+    others are not counted again. (Found by comparing the compiler's heaps and live ranges with its statistics.)
     """
     in_heap = [place for place in places if place.space == HBM and place.needs_heap]
     if all(place.is_scalar for place in in_heap):
         return 0
+    if not counts_unused:
+        return heap_bytes
     until = liveness.memory_ends()
     made = [value for place in in_heap for value in place.values if not (value.is_phi or value.is_update)]
     made = [value for value in made if value.takes_over is None]

@@ -1,8 +1,8 @@
 """The buffers of a program, each with its place: arguments and outputs by themselves, temporaries in a heap.
 
 As XLA's BufferAssigner does it (xla/service/buffer_assignment.cc): what the program returns gets memory of its own;
-a temporary goes into the memory of an output that is at least as large and not in use yet, or not any more; what
-remains is placed in one heap per memory space.
+a temporary goes into the memory of an output that is at least as large and not in use yet, or not any more, unless a
+newer compiler made the program; what remains is placed in one heap per memory space.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tpusim.hardware.units import HBM
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.module import Module
 from tpusim.program.buffers import Buffer, PlannedBuffers
+from tpusim.semantics.provenance import keeps_outputs_apart
 from tpusim.shapes.address import logical_bytes
 from tpusim.shapes.shape import TupleShape
 
@@ -62,7 +63,9 @@ def plan_buffers(
     """
     liveness = Liveness(module, granule_bytes)
     places, tables = _places(liveness)
-    reuse_output_memory(places, module_order(module))
+    keeps_apart = keeps_outputs_apart(module)
+    if not keeps_apart:
+        reuse_output_memory(places, module_order(module))
     # A table that is larger than the alignment, of thousands of elements or under a large granule, takes more of them.
     table_bytes = sum(aligned(n_bytes, alignment_bytes(HBM)) for n_bytes in tables)
     beside = table_bytes + sum(p.n_bytes for p in places if p.kind == "constant" and p.space == HBM)
@@ -75,7 +78,7 @@ def plan_buffers(
         )
         of_tables.append(replace(made, opcode="tuple", offset_bytes=heap_bytes))
         heap_bytes += table_bytes
-    temp_bytes = counted_temp_bytes(heap_bytes, sum(tables), places, liveness)
+    temp_bytes = counted_temp_bytes(heap_bytes, sum(tables), places, liveness, counts_unused=not keeps_apart)
     addresses = _addresses(liveness, places, heap_bytes) if with_addresses else {}
     sizes = (*(_sized(place, *life) for place in places for life in place.lives), *of_tables)
 

@@ -21,11 +21,10 @@ _IN_HEAP = ("temporary", "scratch")
 class MemoryUse(msgspec.Struct, frozen=True, gc=False):
     """Physical bytes, tile padding included.
 
-    ``temp_bytes`` are HBM temporaries as XLA's ``memory_analysis`` counts them: their heap, and once more what of it is
-    unused where it is fullest. libtpu 0.0.41 to 0.0.45 do so; 0.0.52 counts the heap alone, and lets fewer temporaries
-    into the memory of outputs. ``heap_bytes`` is the heap itself, with its holes: the temporaries that reports
-    print. The peak is that of arguments, outputs but for the ``alias_bytes`` of them that are written over arguments,
-    constants and the heap.
+    ``temp_bytes`` are HBM temporaries as the ``memory_analysis`` of the program's compiler counts them: their heap, and
+    of libtpu 0.0.41 to 0.0.45 once more what of it is unused where it is fullest. ``heap_bytes`` is the heap itself,
+    with its holes: the temporaries that reports print. The peak is that of arguments, outputs but for the
+    ``alias_bytes`` of them that are written over arguments, constants and the heap.
     """
 
     argument_bytes: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -33,7 +33,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     ``is_as_shipped`` says that no figure of the chip was replaced; then ``operating_point`` is the chip's. Unless it
     ``fits`` into the memories a program cannot run there: its figures are those of a chip with more of them.
     The capacities are what a program may have of a memory. ``flops_utilisation`` is of all operations (HFU),
-    ``model_flops_utilisation`` of those that compute nothing again (MFU), both of the bf16 peak.
+    ``model_flops_utilisation`` of those that compute nothing again (MFU), both of the peaks of their operands' types.
+    ``peak_types`` are these, the most operations first, where bf16 stands for all that run at its rate.
     ``changed`` are the figures of a shipped chip that were replaced, by key.
     ``prefetch_wait_ps`` is how long it waits for what, of many runs, the one before brings in (cross-program prefetch).
     ``by_hand`` counts the kernels that were written elsewhere, by what their times are made of; ``unstated`` those of
@@ -49,6 +50,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     roofline: Roofline
     flops_utilisation: float
     model_flops_utilisation: float
+    peak_types: tuple[str, ...]
     hbm_utilisation: float
     energy: Energy
     counts: dict[str, float]
@@ -92,7 +94,7 @@ def summarise(
     claims = shipped and made_by is not None and made_by.is_for(chip.name)
     # A program of nothing but views takes no time, and its shares are 0.
     total_ps, capacities = max(1, timeline.total_ps), memory_capacities(chip)
-    peak = peak_flops_per_second(chip, "bf16")
+    total_s = total_ps / PS_PER_SECOND
     return Summary(
         program=program.name,
         chip=chip.name,
@@ -102,9 +104,9 @@ def summarise(
         compiler_clock_hz=compiler_clock_hz(program.provenance, chip),
         utilisation=busy,
         roofline=bound,
-        # Always against bf16: with one denominator runs of different types can be compared.
-        flops_utilisation=busy.flops / peak * PS_PER_SECOND / total_ps,
-        model_flops_utilisation=busy.model_flops / peak * PS_PER_SECOND / total_ps,
+        flops_utilisation=_seconds_at_peak(busy.flops_by_type, chip) / total_s,
+        model_flops_utilisation=_seconds_at_peak(busy.model_flops_by_type, chip) / total_s,
+        peak_types=_peak_types(busy.flops_by_type, chip),
         hbm_utilisation=bound.roofs_ps[HBM] / total_ps,
         energy=run_energy(ops, chip, timeline.total_ps),
         counts=action_counts(busy, chip),
@@ -139,6 +141,17 @@ def _prefetch_wait_ps(program: Program, ops: Iterable[Group]) -> int:
         return 0
     waits = {step.name for step in program.every_step if isinstance(step, Wait) and not fetched.isdisjoint(step.needs)}
     return sum(group.time_ps for group in ops if group.name in waits)
+
+
+def _seconds_at_peak(flops: Mapping[str, float], chip: Chip) -> float:
+    """Return the least time of operations by type, each at the peak of its own."""
+    return sum(count / peak_flops_per_second(chip, name) for name, count in flops.items())
+
+
+def _peak_types(flops: Mapping[str, float], chip: Chip) -> tuple[str, ...]:
+    """Return the types whose peaks operations are measured against, those of most first."""
+    types = (name for name, count in Counter(flops).most_common() if count)
+    return tuple(dict.fromkeys(name if chip.mxu.rate_by_type.get(name, 1.0) != 1.0 else "bf16" for name in types))
 
 
 def _is_unstated(step: AnyStep) -> bool:

@@ -50,7 +50,8 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
     """How busy units and memories were over the whole run, as shares of its time between 0 and 1, and what they did.
 
     ``flops`` are all that is done, ``model_flops`` those that compute nothing again and that were asked for: kernels
-    whose result JAX or XLA has named so are left out, and what a hand-written kernel does beyond what it states.
+    whose result JAX or XLA has named so are left out, and what a hand-written kernel does beyond what it states. Both
+    are by the type of operands as well.
     """
 
     total_ps: int
@@ -60,6 +61,8 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
     bound_by: str
     flops: float
     model_flops: float
+    flops_by_type: dict[str, float]
+    model_flops_by_type: dict[str, float]
     hbm_bytes: float
     activity: dict[str, float]
 
@@ -98,14 +101,21 @@ def utilisation(timeline: Timeline) -> Utilisation:
     # Only the rows of the core add up to the time of the run; others overlap it.
     bound = totals((r for r in records if r.row == CORE), lambda record: record.bounds_ps)
     total_ps = max(1, timeline.total_ps)
+    flops, model_flops = defaultdict[str, float](float), defaultdict[str, float](float)
+    for record in records:
+        flops[record.flops_type] += max(record.flops, record.product_flops) * record.count
+        if record.flops and not is_recomputed(record.name, record.op_name):
+            model_flops[record.flops_type] += record.flops * record.count
     return Utilisation(
         total_ps=timeline.total_ps,
         kernels=sum(r.count for r in records if r.is_kernel),
         busy={unit: unit_ps / total_ps for unit, unit_ps in sorted(busy_ps(records).items())},
         bound_ps=dict(Counter(bound).most_common()),
         bound_by=max(bound, key=lambda name: bound[name], default=""),
-        flops=sum(max(r.flops, r.product_flops) * r.count for r in records),
-        model_flops=sum(r.flops * r.count for r in records if not (r.flops and is_recomputed(r.name, r.op_name))),
+        flops=sum(flops.values()),
+        model_flops=sum(model_flops.values()),
+        flops_by_type=dict(flops),
+        model_flops_by_type=dict(model_flops),
         hbm_bytes=sum(r.hbm_bytes * r.count for r in records),
         activity=activity_of(records),
     )

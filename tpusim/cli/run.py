@@ -29,6 +29,7 @@ from tpusim.cli.show import fmt
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tpusim.analysis.compare import RunFigures
     from tpusim.analysis.energy.price import Cost
     from tpusim.pipeline.result import Result
 
@@ -108,9 +109,11 @@ def run(options: Namespace) -> None:
         program = lower(options.program, options.chip, default_trip_count=trips, **machine(options))
         write_stage(encode_program(program))
         return
+    # Before the run, which may take long: a wrong file is told of at once.
+    before = _read_before(options)
     result = _simulate(options)
     # Before anything is printed: a pipe that closes early must not cost a file.
-    _write_files(result, options)
+    _write_files(result, options, before)
     if options.stop_after == "machine":
         from tpusim.timeline.records import encode_timeline
 
@@ -131,6 +134,15 @@ def _check_files(options: Namespace) -> None:
         from tpusim.report.viewers.model_explorer import check_graph_name
 
         check_graph_name(options.model_explorer)
+
+
+def _read_before(options: Namespace) -> RunFigures | None:
+    """Return the figures of what the run is compared with, None where that is nothing."""
+    if not options.against:
+        return None
+    from tpusim.pipeline.stages import figures
+
+    return figures(options.against)
 
 
 def _simulate(options: Namespace) -> Result:
@@ -160,13 +172,13 @@ def _simulate(options: Namespace) -> Result:
         line.close()
 
 
-def _write_files(result: Result, options: Namespace) -> None:
+def _write_files(result: Result, options: Namespace, before: RunFigures | None) -> None:
     wanted = {name: getattr(options, option) for option, name in _EXPORTS.items() if getattr(options, option)}
     if wanted:
         from tpusim import export
 
         for name, target in wanted.items():
-            more = {"before": options.against} if name == "html" else {}
+            more = {"before": before} if name == "html" else {}
             getattr(export, name)(result, target, **more)
     if options.save or options.links:
         from tpusim.report.json.run import save_links, save_result

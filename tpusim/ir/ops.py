@@ -491,6 +491,9 @@ EXPENSIVE: Final = PRODUCTS | _named("reduce-window")
 SLICES: Final = _named("dynamic-slice slice")
 """The result is a part of the operand."""
 
+JOINS: Final = _named("concatenate dynamic-update-slice")
+"""The result has the elements of several operands, each where it is put."""
+
 SIBLINGS: Final = _named("dynamic-update-slice reduce reshape slice")
 """Kernels that end with one of these are made together where they read the same (XLA, MultiOutputFusion)."""
 

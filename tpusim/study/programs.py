@@ -113,12 +113,13 @@ def _axes_of(name: str, make: Callable[..., Module], values: Mapping[str, Sequen
 def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
     # Unlike the method of paths it leaves the home of a user that is not there as it is.
     stated = Path(os.path.expanduser(pattern))
-    whole = str(folder / stated)
-    parts, paths = _parts(whole), list[str]()
-    # A name that no file system has is no file's, and names none.
-    with suppress(OSError, ValueError):
-        paths = [whole] if Path(whole).is_file() else sorted(glob.glob(_shell_pattern(whole), recursive=True))
-    matches = [(path, found) for path in paths if (found := _variables(parts, path)) is not None]
+    # What a file is called, and its folder, is no pattern, whatever letters they have.
+    if os.path.isfile(folder / stated):
+        matches, paths = [(str(folder / stated), dict[str, str]())], list[str]()
+    else:
+        parts, paths = _parts(str(stated)), _found(str(stated), folder)
+        fitting = ((path, _variables(parts, path)) for path in paths)
+        matches = [(str(folder / path), variables) for path, variables in fitting if variables is not None]
     if not matches:
         rule = "a variable is text without '.', '/' and, unless it stands between dots, '_'"
         near = f"; {paths[0]!r} does not match: {rule}" if paths else ""
@@ -135,9 +136,13 @@ def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
     ]
 
 
-def _shell_pattern(pattern: str) -> str:
-    """Return a pattern as glob takes it."""
-    return "".join("*" if _GROUP.fullmatch(text) else text for text in _PARTS.split(pattern))
+def _found(pattern: str, folder: Path) -> list[str]:
+    """Return the paths in a folder that glob finds, from there."""
+    shell_pattern = "".join("*" if _GROUP.fullmatch(text) else text for text in _PARTS.split(pattern))
+    # A name that no file system has names none.
+    with suppress(OSError, ValueError):
+        return sorted(glob.glob(shell_pattern, root_dir=folder, recursive=True))
+    return []
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -78,7 +79,7 @@ class Spec:
 
 
 def read_spec(path: str | Path) -> Spec:
-    """Return the study that a TOML file describes; patterns of programs start from its folder."""
+    """Return the study that a TOML file describes; patterns of programs and files of chips start from its folder."""
     return make_spec(read_table(path), Path(path).parent, str(path))
 
 
@@ -95,7 +96,7 @@ def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "stu
     for key in table:
         if key not in _KEYS:
             raise ConfigError(f"{where}: unknown key {key!r}{did_you_mean(key, _KEYS)}")
-    axes = [read_axis(name, values) for name, values in _written_axes(table, where).items()]
+    axes = [_from_folder(read_axis(name, values), folder) for name, values in _written_axes(table, where).items()]
     programs = _programs(table.get("programs", ()), axes, folder)
     variables = {key for program in programs for key, _ in program.variables}
     for axis in axes:
@@ -138,6 +139,22 @@ def _written_axes(table: Mapping[str, Any], where: str) -> dict[str, Any]:
         if key in table:
             written[name] = table[key]
     return written
+
+
+def _from_folder(axis: Axis, folder: Path) -> Axis:
+    """Return an axis whose files of chips are those of a folder, where it has them."""
+    if "chip" not in axis.keys:
+        return axis
+    settings = tuple(
+        one | {"chip": _beside(str(one["chip"]), folder)} if "chip" in one else one for one in axis.settings
+    )
+    return replace(axis, settings=settings)
+
+
+def _beside(chip: str, folder: Path) -> str:
+    """Return the file of a chip in a folder, or the chip as it is stated where that has none."""
+    path = os.path.join(folder, chip)
+    return path if chip.endswith(".toml") and os.path.isfile(path) else chip
 
 
 def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:

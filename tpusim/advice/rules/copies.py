@@ -8,23 +8,32 @@ from functools import partial
 
 from msgspec import structs
 
+from tpusim.advice.rules.donation import copies_to_donate
 from tpusim.advice.rules.padding import Size, mended, worst_stored
 from tpusim.advice.rules.small_kernels import latency_bound
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.hardware.units import HBM
-from tpusim.ir.ops import OPERATIONS, Category
+from tpusim.ir.module import Module
+from tpusim.ir.ops import FREE, INDEXED, JOINS, OPERATIONS, RELAYOUTS, SLICES, Category
 from tpusim.program.edit import with_steps
-from tpusim.program.steps import Kernel, Steps
+from tpusim.program.steps import Kernel, Loop, Steps
 from tpusim.program.work import Stream
-from tpusim.shapes.shape import ArrayShape
+from tpusim.semantics.aliasing import behind_views
+from tpusim.shapes.shape import ArrayShape, Shape
 
 _MOST_GROUPS = 4
+
+_LAYS_OUT = FREE | RELAYOUTS | {"fusion"}
+"""Opcodes of kernels that make of an array the same one, perhaps in another layout."""
+
+_AS_IT_IS, _ELSEWHERE = "copy in the same layout", "copy to another memory"
 
 _CHANGES = {
     "dynamic-update-slice": "donate the array (donate_argnums, or carry it in the loop) and write only what changes",
     "dynamic-slice": "make the axis that is sliced the first, and read slices where they are used (unroll the scan)",
     "transpose": "keep the array in one order of dimensions: swap the axes where it is made (einsum, swapaxes)",
     "copy": "keep the array in one order of dimensions: swap the axes where it is made",
+    _AS_IT_IS: "let the array be written over: donate it (donate_argnums), or read it no more once it is updated",
     "concatenate": "write the parts into one array where they are made, instead of joining them",
 }
 """By what a kernel does with its array, the first that it has."""
@@ -37,10 +46,9 @@ def copies(case: Case) -> Iterator[Trial]:
     """Propose to do without kernels that move as much as they make: what read their result reads their operand."""
     groups: dict[tuple[str, str], list[Kernel]] = defaultdict(list)
     small = latency_bound(case)
-    for step in case.program.every_step:
-        if isinstance(step, Kernel) and step.family == "copy" and _moved(step):
-            # What the compiler put in has no source: all of one kind together.
-            groups[step.source, _kind(case, step)].append(step)
+    for step in _removable(case):
+        # What the compiler put in has no source: all of one kind together.
+        groups[step.source, _kind(case, step)].append(step)
     for (_, kind), group in sorted(groups.items(), key=lambda item: -case.share(*item[1]))[:_MOST_GROUPS]:
         if case.share(*group) < LEAST_SHARE:
             return
@@ -57,6 +65,58 @@ def copies(case: Case) -> Iterator[Trial]:
             alternative=with_steps(case.program, partial(_without, moved=moved)),
             **case.places(group),
         )
+
+
+def _removable(case: Case) -> Iterator[Kernel]:
+    """Yield the kernels that only lay arrays out, or move parts that could be read or written where they lie."""
+    every_step = case.program.every_step
+    looped = {id(step) for loop in every_step if isinstance(loop, Loop) for step in loop.body}
+    results = _results(case.module) if case.module else frozenset[str]()
+    # Those are found by the rule for donation.
+    donated = copies_to_donate(case.module) if case.module else frozenset[str]()
+    for step in every_step:
+        if not isinstance(step, Kernel) or step.family != "copy" or step.name in donated or not (read := _moved(step)):
+            continue
+        opcodes = _opcodes(case, step)
+        is_needed = step.name in results and (not opcodes & JOINS or _is_argument(case, step, read))
+        # In a loop all of an array is gone through; a place that is an argument looks one part of it up.
+        is_looked_up = opcodes & INDEXED and id(step) not in looped and not _is_at_constants(case, step)
+        moves_parts = opcodes <= _LAYS_OUT | SLICES | JOINS and not is_needed and not is_looked_up
+        if opcodes <= _LAYS_OUT or moves_parts:
+            yield step
+
+
+def _results(module: Module) -> frozenset[str]:
+    """Return the names of what a program returns, which has to be made."""
+    root = module.entry.root
+    parts = module.entry.operands_of(root) if root.opcode == "tuple" else (root,)
+    return frozenset(behind_views(module.entry, part).name for part in parts)
+
+
+def _opcodes(case: Case, step: Kernel) -> frozenset[str]:
+    """Return what a kernel does; of a lowered program what the framework calls it, if it is a fusion."""
+    instruction = case.instruction(step)
+    if instruction is None or case.module is None:
+        return frozenset({_said(step.op_name) if step.opcode == "fusion" else step.opcode})
+    called = case.module.called_from([instruction])
+    return frozenset({instruction.opcode}).union(*(case.module[name].opcodes for name in called))
+
+
+def _is_at_constants(case: Case, step: Kernel) -> bool:
+    """Return whether the place of what a kernel cuts out or puts in is known without a run."""
+    if case.module is None or (instruction := case.instruction(step)) is None:
+        return False
+    operands = case.homes[step.name].operands_of(instruction)
+    scalars = (one for one in operands if isinstance(one.shape, ArrayShape) and not one.shape.dimensions)
+    return all(one.opcode == "constant" for one in scalars)
+
+
+def _is_argument(case: Case, step: Kernel, read: Stream) -> bool:
+    """Return whether what a kernel moves is an argument of the program, which is not made anywhere."""
+    home = case.homes.get(step.name)
+    if case.module is None or home is not case.module.entry or read.operand not in home.by_name:
+        return False
+    return behind_views(home, home[read.operand]).opcode == "parameter"
 
 
 def _padded(case: Case, group: Sequence[Kernel]) -> Size | None:
@@ -101,6 +161,8 @@ def _read_there(stream: Stream, moved: Mapping[str, Stream]) -> Stream:
 def _kind(case: Case, step: Kernel) -> str:
     """Return the opcode that says best what a kernel does with its array: the framework's, else the compiler's."""
     said, instruction = _said(step.op_name), case.instruction(step)
+    if said not in _CHANGES and instruction is not None and instruction.opcode == "copy":
+        return _kind_of_copy(case.homes[step.name].operands_of(instruction)[0].shape, instruction.shape)
     if said in _CHANGES or instruction is None or case.module is None:
         return said if said in _CHANGES else step.opcode
     inside = [one.opcode for name in instruction.called_computations for one in case.module[name]] or [step.opcode]
@@ -110,6 +172,15 @@ def _kind(case: Case, step: Kernel) -> str:
         joined = _said(case.op_names[step.name])
         return joined if joined in _CHANGES else known
     return known or next((opcode for opcode in inside if OPERATIONS[opcode].category is Category.DATA), step.opcode)
+
+
+def _kind_of_copy(given: Shape, made: Shape) -> str:
+    if not isinstance(given, ArrayShape) or not isinstance(made, ArrayShape):
+        return "copy"
+    old, new = given.actual_layout, made.actual_layout
+    if (old.minor_to_major, old.tiles) != (new.minor_to_major, new.tiles):
+        return "copy"
+    return _AS_IT_IS if old.memory_space == new.memory_space else _ELSEWHERE
 
 
 def _said(op_name: str) -> str:

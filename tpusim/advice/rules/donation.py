@@ -66,6 +66,11 @@ def donation(case: Case) -> Iterator[Trial]:
         )
 
 
+def copies_to_donate(module: Module) -> frozenset[str]:
+    """Return the names of copies that are not made if arguments of the shape of results are donated."""
+    return frozenset().union(*(pair.copies for pair in _pairs(module))) if module.is_scheduled else frozenset()
+
+
 def _source(program: Program, pairs: list[_Pair]) -> str:
     """Return the line of the first kernel on the way of a result, of the first that has one."""
     lines = {s.name: (place, s.source) for place, s in enumerate(program.steps) if isinstance(s, Kernel) and s.source}

@@ -44,8 +44,8 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     """One program on one chip or slice.
 
     ``items`` are what a run of all devices makes or reads (examples, tokens), 0 where nobody says. ``mfu`` is the rate
-    of the program's operations over the bf16 peak, without recomputed ones. What does not fit (``fits``) has its
-    figures all the same: they are those of a chip with more memory. Joules and dollars are those of all devices.
+    of the program's operations over the peaks of their types, without recomputed ones. What does not fit (``fits``) has
+    its figures all the same: they are those of a chip with more memory. Joules and dollars are those of all devices.
     ``bound_by`` is what most of the time went to, ``bound_share`` of 1: why a larger slice gains no more. ``flops`` are
     those of all devices. Of the time of the device that ended last ``exposed_ps`` are communication beside which its
     core did nothing, in the collectives ``exposed``, and ``waiting_ps`` waits for hosts, copies and late devices.

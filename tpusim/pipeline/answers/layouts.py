@@ -65,7 +65,8 @@ def layouts_in(program: Module | str | Path, name: str, chip: Chip | str | None 
     """Return the layouts of an array of a program, the best for what uses it there first.
 
     What uses it in a scheduled program takes with the present layout what it takes in a run, and with others more or
-    less in proportion to what it takes as tpusim compiles it. ``NAME#0`` is the first element of a tuple.
+    less in proportion to what it takes as tpusim compiles it. A name that only the compiled program has, as that of a
+    fusion, is looked up there. ``NAME#0`` is the first element of a tuple.
     Raises ConfigError where it is no array, or nothing that can stand alone uses it; see ``users_in``.
     """
     module = program if isinstance(program, Module) else load(program)
@@ -76,7 +77,12 @@ def layouts_in(program: Module | str | Path, name: str, chip: Chip | str | None 
     # What calls hand over is used where it is called.
     own = with_own_names(front_end_form(module))
     inlined = compile_module(own, target_of(machine), stop_after="inline")
-    users = users_in(inlined if instruction_of(name) in inlined.homes else module, name)
+    plain = instruction_of(name)
+    if plain not in inlined.homes and plain not in module.homes:
+        result = simulate(module, machine, allow_overflow=True)
+        if result.module is not None and plain in result.module.homes:
+            return _as_run(users_in(result.module, name), result)
+    users = users_in(inlined if plain in inlined.homes else module, name)
     # Before any compiler a layout is a habit of printing, and says nothing.
     array = structs.replace(users.array, layout=None)
     return UsedLayouts(layouts(array, machine, used_by=users), users.names, 0, users.fixed.by if users.fixed else "")

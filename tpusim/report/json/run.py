@@ -57,7 +57,8 @@ RunPage = document(
     "Run",
     Summary,
     "program chip operating_point device devices_run total_ps prefetch_wait_ps flops_utilisation "
-    "model_flops_utilisation memory counts fits schedule changed provenance compiled_error bands by_hand warnings",
+    "model_flops_utilisation peak_types memory counts fits schedule changed provenance compiled_error bands by_hand "
+    "warnings",
     {"total_ps": "time_us", "busy": "unit_utilization", "bands": "accuracy", "total_j": "energy_j"}
     | {"all_devices_j": "all_devices_energy_j"},
     bound_by=str,

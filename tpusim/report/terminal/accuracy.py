@@ -50,7 +50,7 @@ def render_memory_accuracy(outcomes: Sequence[MemoryOutcome], console: Printer) 
         table.add_row(escape(outcome.program), escape(outcome.chip), *figures)
     console.print(table)
     console.print(
-        "ours: the heap, and once more what of it is unused where it is fullest, as memory_analysis counts it"
+        "ours: as the program's compiler counts it, the older ones what is unused where the heap is fullest twice"
     )
     console.print()
     total = memory_accuracy(outcomes)

@@ -108,12 +108,18 @@ def _print_head(summary: Summary, console: Printer) -> None:
         f" {size_text(busy.hbm_bytes)} of HBM traffic"
     )
     if busy.flops:
-        console.print(f"  MFU       {summary.model_flops_utilisation:.1%} of the bf16 peak{_hfu_text(summary)}")
+        share = f"{summary.model_flops_utilisation:.1%} of the {_peaks_text(summary)}"
+        console.print(f"  MFU       {share}{_hfu_text(summary)}")
     console.print()
 
 
 _MUCH = 0.01
 """The share of a run from which on a report says that a run of many takes less."""
+
+
+def _peaks_text(summary: Summary) -> str:
+    """Return whose peaks the operations are measured against."""
+    return f"{' and '.join(summary.peak_types)} peak{'s' if len(summary.peak_types) > 1 else ''}"
 
 
 def _hfu_text(summary: Summary) -> str:

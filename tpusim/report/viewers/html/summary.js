@@ -60,7 +60,8 @@ function energyOf(summary) {
 
 function hardware(summary) {
   const again = summary.flops_utilization !== summary.model_flops_utilization;
-  return `of bf16 peak, ${countText(summary.flops)}FLOP${again ? `, HFU ${percentText(summary.flops_utilization)} with what is computed again or not asked for` : ""}`;
+  const types = summary.peak_types;
+  return `of ${types.join(" and ") || "bf16"} peak${types.length > 1 ? "s" : ""}, ${countText(summary.flops)}FLOP${again ? `, HFU ${percentText(summary.flops_utilization)} with what is computed again or not asked for` : ""}`;
 }
 
 function showNotes(store) {
