@@ -8,6 +8,7 @@ from tests.lowering.hlo import kernel_named, lower_text
 from tpusim.cost.tile import alone_ps, kernel_time
 from tpusim.hardware.load import load_chip
 from tpusim.ir.custom_calls import REGISTERED, CustomCall
+from tpusim.lowering.kernels.decompositions import SWEEPS
 from tpusim.program.work import Work
 
 CHIP = load_chip("v5e")
@@ -18,13 +19,17 @@ def decomposed(target, m, n, batch=(), chip=CHIP):
     """Return the program with one call or operation on matrices of so many rows and columns, in VMEM."""
     sizes = ",".join(map(str, (*batch, m, n)))
     array = f"f32[{sizes}]{TILES[len(batch) + 2].replace('}', 'S(1)}')}"
-    operands = ", ".join(["%a"] * (2 if target == "triangular-solve" else 1))
+    result = {
+        "Eigh": f"({array}, f32[{n}]{{0:T(128)}})",
+        "EighTpu": "(" + ", ".join([f"f32[{n}]{{0:T(128)}}"] * 2 + [array] * 4) + ")",
+    }.get(target, array)
+    operands = ", ".join(["%a"] * {"EighTpu": 4, "triangular-solve": 2}.get(target, 1))
     call = f'custom-call({operands}), custom_call_target="{target}"'
     if target == "cholesky":
         call = "cholesky(%a), lower=true"
     if target == "triangular-solve":
         call = f"triangular-solve({operands}), left_side=true, lower=true, transpose_a=NO_TRANSPOSE"
-    return lower_text(f"%a = {array} parameter(0)\nROOT %y = {array} {call}", chip=chip)
+    return lower_text(f"%a = {array} parameter(0)\nROOT %y = {result} {call}", chip=chip)
 
 
 def kernel_of(*arguments, **options):
@@ -33,7 +38,7 @@ def kernel_of(*arguments, **options):
 
 
 PIVOTS = "LuDecomposition LuDecompositionBlock LuRealDecompositionBlock LuComplexDecompositionBlock Qr".split()
-PIVOTS += ["QrDecompositionBlock", "Cholesky", "cholesky"]
+PIVOTS += ["QrDecompositionBlock", "Cholesky", "cholesky", "Eigh", "EighTpu"]
 TRIANGLES = ["InvertDiagBlocksLowerTriangular", "InvertDiagBlocksUpperTriangular", "CompactWyHelper"]
 TRIANGLES += ["triangular-solve", "ProductOfElementaryHouseholderReflectors"]
 
@@ -77,11 +82,28 @@ def test_matrices_of_a_batch_wait_side_by_side(target):
         ("LuDecomposition", 192, 96, 192 * 96**2 - 96**3 / 3),
         ("LuDecomposition", 96, 192, 192 * 96**2 - 96**3 / 3),
         ("Qr", 192, 96, 2 * 192 * 96**2 - 2 * 96**3 / 3),
+        # A rotation of a pair of rows is two products and a sum an element: twice in the matrix, once in the vectors.
+        ("Eigh", 96, 96, SWEEPS * 95 * 9 * 96**2),
+        ("EighTpu", 48, 48, SWEEPS * 95 * 9 * 96**2),
     ],
 )
 def test_operations_are_those_of_the_algorithm(target, m, n, flops):
     """To the leading order: G. Golub and C. Van Loan, Matrix Computations."""
     assert kernel_of(target, m, n).flops == pytest.approx(flops)
+
+
+@pytest.mark.parametrize(("target", "n"), [("Eigh", 128), ("EighTpu", 64)])
+def test_that_sweeps_depend_on_the_values_is_said(target, n):
+    """Whoever has other matrices can scale the time."""
+    (estimate,) = decomposed(target, n, n).unsupported
+    assert f"{SWEEPS} times" in estimate.how
+
+
+def test_a_matrix_and_its_quadrants_take_equally_long():
+    """The compiler cuts it before it calls for the same rounds."""
+    whole, cut = kernel_of("Eigh", 128, 128), kernel_of("EighTpu", 64, 64)
+    assert (whole.parts[0].depth_cycles, whole.flops) == (cut.parts[0].depth_cycles, cut.flops)
+    assert whole.work.ops["xlu"] == cut.work.ops["xlu"]
 
 
 def test_tall_panels_keep_their_rows():
