@@ -162,6 +162,32 @@ def test_indices_lose_the_dimension_of_one_number_and_stay_inside():
     assert made.entry[gather.operands[1]].shape.dimensions == (6,)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "shape", "named"),
+    [
+        ((7, 9, 1), "7,6,1", "offset_dims={0,2}, collapsed_slice_dims={1}, start_index_map={1}, slice_sizes={7,1,1}"),
+        ((1, 9, 7), "1,6,7", "offset_dims={0,2}, collapsed_slice_dims={1}, start_index_map={1}, slice_sizes={1,1,7}"),
+        (
+            (9, 1, 7, 1),
+            "6,1,7,1",
+            "offset_dims={1,2,3}, collapsed_slice_dims={0}, start_index_map={0}, slice_sizes={1,1,7,1}",
+        ),
+    ],
+)
+def test_what_is_gathered_has_no_dimensions_of_one_element(sizes, shape, named):
+    """They would be padded to the lanes of a register; a reshape gives them back."""
+    text = ",".join(map(str, sizes))
+    x, i = normal(*sizes), np.int32([3, 0, 8, 8, -2, 20]).reshape(6, 1)
+    module, made = decomposed(f"""
+    x = f32[{text}] parameter(0)
+    i = s32[6,1] parameter(1)
+    ROOT out = f32[{shape}] gather(x, i), {named}, index_vector_dim=1
+    """)
+    assert (values(made, x, i) == values(module, x, i)).all()
+    (gather,) = (one for one in made.entry.instructions if one.opcode == "gather")
+    assert sorted(gather.shape.dimensions) == [6, 7]
+
+
 def test_what_is_scattered_onto_zeros_and_added_is_scattered_onto_the_sum():
     """As in a graph network's step; what lies outside is left out."""
     entry = """

@@ -22,6 +22,8 @@ ALLOWED: dict[str, str] = {
     "tpusim/cost/models/ramulator.py": "how many samples are remembered, how often a sample has a row",
     "tpusim/lowering/collectives.py": "the position of an operand of XLA's ragged-all-to-all",
     "tpusim/lowering/control.py": "how many instructions are lowered for ways into computations that are told apart",
+    "tpusim/lowering/kernels/decompositions.py": "operations and steps of algorithms, sweeps of Jacobi's method",
+    "tpusim/lowering/kernels/in_turn.py": "quadrants and rotations of Jacobi's method",
     "tpusim/lowering/kernels/tiles.py": "how many cuts of each of three loops are tried, and remembered",
     "tpusim/lowering/kernels/vector.py": "the bits of bf16",
     "tpusim/lowering/pallas/classes.py": "how many kinds of steps are told apart",

@@ -136,3 +136,8 @@ def test_the_page_says_what_to_do():
         "instead of",
     ):
         assert part in text
+
+
+def test_steps_of_a_decomposition_are_not_written_by_hand():
+    """A factor of the compiler's own has no blocks to choose, and no lines."""
+    assert explain(ROOT / "traces" / "linalg_512.v7x.hlo.txt.gz", "custom-call.18").body is None

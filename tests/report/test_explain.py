@@ -11,6 +11,7 @@ from tests.report.picture_cases import product
 from tpusim.analysis.explained.body import BLOCKS, Body, StepKind
 from tpusim.program.compilation import TriedTiles
 from tpusim.report.terminal.explain import render_explanation
+from tpusim.timeline.records import DEPENDENT
 
 
 def kind(name: str, steps: int, **held_cycles: float) -> StepKind:
@@ -51,3 +52,12 @@ def test_the_tiles_that_a_kernel_has_are_marked():
     lines = console.file.getvalue().partition("best of the tiles tried")[2].splitlines()
     assert ["(here)" in line for line in lines[1:3]] == [False, True]
     assert "3.00 us" in lines[2]
+
+
+def test_what_would_help_steps_that_wait_is_no_unit():
+    """Of 1,000 ps they wait for each other for 700, whichever unit is busiest."""
+    console = Console(file=io.StringIO(), width=120)
+    parts = {DEPENDENT: 700, "VMEM": 300}
+    render_explanation(structs.replace(product(), cycles={"vector": 9.0}, parts_ps=parts, alone_ps=1000), console)
+    assert "steps wait for each other (70%)" in console.file.getvalue()
+    assert "the longest of a tile" not in console.file.getvalue()

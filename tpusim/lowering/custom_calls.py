@@ -13,7 +13,7 @@ from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Instruction
 from tpusim.ir.mosaic import Unreadable, read_body
 from tpusim.lowering.kernels.kernel import make_kernel, scalar_kernel
-from tpusim.lowering.kernels.vector import CUSTOM_WORK, FREE_TARGETS
+from tpusim.lowering.kernels.vector import FREE_TARGETS, compiler_work
 from tpusim.lowering.pallas.operands import Fed, as_given
 from tpusim.lowering.scope import Nested, Scope, rule
 from tpusim.program.steps import AnyStep, Basis, Call, Kernel, Steps
@@ -32,11 +32,10 @@ def lower_custom_call(scope: Scope, instruction: Instruction) -> Steps | Nested:
         return (make_kernel(scope, instruction, "custom-call", work),)
     if target in FREE_TARGETS:
         return ()
-    called = instruction.called_computations
-    if called and target not in CUSTOM_WORK:
-        return _handed_over(scope, instruction)
-    if target in CUSTOM_WORK:
+    if compiler_work(instruction) is not None:
         return (make_kernel(scope, instruction, "custom-call"),)
+    if instruction.called_computations:
+        return _handed_over(scope, instruction)
     given = [as_given(item) for item in scope.computation.operands_of(instruction)]
     return written_elsewhere(scope, instruction, instruction, given)
 

@@ -167,6 +167,32 @@ class Build:
         """Return what a custom call makes of an array of the same type and sizes."""
         return self._add("custom-call", _plain(node), [node], custom_call_target=target)
 
+    def call_for(self, target: str, node: Node, *shapes: ArrayShape) -> list[Node]:
+        """Return the several arrays that a custom call makes of one."""
+        shape, named = TupleShape(shapes), {"custom_call_target": target}
+        made = self.graph.add("custom-call", shape, [node], named, like=self.like)
+        return [self.element(made, number) for number in range(len(shapes))]
+
+    def rows(self, node: Node, numbers: Node) -> Node:
+        """Return rows of each matrix, or elements of each vector, of a batch in the order that ``numbers`` say.
+
+        They lie along the last dimension of ``numbers``, behind those of the batch, and that dimension of ``node``.
+        """
+        along, own = numbers.array.rank - 1, node.array.dimensions
+        batch = tuple(range(along))
+        named: dict[str, object] = {"operand_batching_dims": batch, "start_indices_batching_dims": batch}
+        return self._add(
+            "gather",
+            ArrayShape(node.array.dtype, (*numbers.array.dimensions, *own[along + 1 :])),
+            [node, numbers],
+            offset_dims=tuple(range(along + 1, len(own))),
+            collapsed_slice_dims=(along,),
+            start_index_map=(along,),
+            index_vector_dim=along + 1,
+            slice_sizes=(*[1] * (along + 1), *own[along + 1 :]),
+            **(named if batch else {}),
+        )
+
     def reduce(self, node: Node, start: Node, along: Sequence[int], opcode: str) -> Node:
         """Return some dimensions combined by an operation."""
         return self.combined(node, start, along, self.region(opcode, node.array.dtype))

@@ -10,17 +10,20 @@ from tpusim.compiler.decompose.rules import decomposes
 
 # Its rules come before those below.
 from tpusim.compiler.decompose.windows import combined, index_rows, put
-from tpusim.compiler.layouts.rows import window_sizes
+from tpusim.compiler.layouts.rows import moved_dimensions, window_sizes
 from tpusim.compiler.simplify.rules import splat_text
 from tpusim.draft import Node
+from tpusim.shapes.shape import ArrayShape
 
 
 @decomposes("gather")
 def gather(build: Build, node: Node) -> Node | None:
     """Indices of one number each have no dimension for it, and are brought inside where they are made.
 
-    Source: programs compiled ahead of time.
+    Nor has what is gathered dimensions of one element. Source: programs compiled ahead of time.
     """
+    if thinner := _without_units(build, node):
+        return build.reshape(gather(build, thinner) or thinner, *node.array.dimensions)
     indices = _without_vector(build, node, node.operands[1])
     if indices is None or indices.array.dtype.bits < _WORD:
         return None
@@ -29,6 +32,26 @@ def gather(build: Build, node: Node) -> Node | None:
     most = operand.array.dimensions[along] - node.attributes["slice_sizes"][along]
     inside = build.apply("clamp", build.splat(0, indices), indices, build.splat(most, indices))
     return build.graph.clone(node, [operand, inside])
+
+
+def _without_units(build: Build, node: Node) -> Node | None:
+    """Return a gather without the dimensions of one element that its slices span, None if there are none."""
+    operand, named, spanned = node.operands[0], node.attributes, moved_dimensions(node)
+    units = [(d, at) for d, at in spanned.items() if operand.array.dimensions[d] == 1 and d not in named["start_index_map"]]
+    if not units:
+        return None
+    gone, gone_at = ({pair[side] for pair in units} for side in (0, 1))
+    kept = [d for d in range(operand.array.rank) if d not in gone]
+    kept_at = [at for at in range(node.array.rank) if at not in gone_at]
+    renamed: dict[str, object] = {
+        name: tuple(kept.index(d) for d in named.get(name, ()))
+        for name in ("collapsed_slice_dims", "operand_batching_dims", "start_index_map")
+    }
+    renamed["offset_dims"] = tuple(kept_at.index(at) for at in spanned.values() if at not in gone_at)
+    renamed["slice_sizes"] = tuple(named["slice_sizes"][d] for d in kept)
+    shape = ArrayShape(node.array.dtype, tuple(node.array.dimensions[at] for at in kept_at))
+    thin = build.reshape(operand, *(operand.array.dimensions[d] for d in kept))
+    return build.graph.add("gather", shape, [thin, *node.operands[1:]], named | renamed)
 
 
 _WORD = 32

@@ -1,8 +1,10 @@
-"""Cholesky factors and triangular solves, by blocks as wide as a register has lanes.
+"""Cholesky factors, LU, QR and triangular solves, by blocks as wide as a register has lanes.
 
-What is left whole are blocks on the diagonal, for which the compiler has calls of its own; the rest are products.
+What is left whole are blocks on the diagonal, or panels of columns from there down, for which the compiler has calls of
+its own; the rest are products.
 
-Source: XLA, CholeskyExpander and TriangularSolveExpander; names of calls from programs compiled ahead of time.
+Source: XLA, CholeskyExpander, TriangularSolveExpander and QrExpander (R. Schreiber and C. Van Loan, A Storage-Efficient
+WY Representation for Products of Householder Transformations, SIAM 1989); programs compiled ahead of time.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.draft import Node
 from tpusim.errors import UnsupportedError
+from tpusim.ir.custom_calls import REGISTERED
 from tpusim.limits import BLOCKS
 from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.shape import ArrayShape, leaves
 
 _EXACT = "highest"
 
@@ -79,6 +83,145 @@ def triangular_solve(build: Build, node: Node) -> Node | None:
     return build.slice(solved, along, 0, size)
 
 
+@decomposes("custom-call", tolerance=1e-4)
+def factors(build: Build, node: Node) -> Node | None:
+    """Take the calls apart in which JAX asks for LU, for QR and for Q."""
+    target = node.attributes.get("custom_call_target", "")
+    # What a user has registered means what the user says.
+    if target not in _CALLS or target in REGISTERED:
+        return None
+    matrix = node.operands[0]
+    if matrix.array.dtype.name != "f32" or not matrix.array.element_count:
+        return None
+    _require_few_blocks(build, matrix)
+    return _CALLS[target](build, node)
+
+
+def _lu(build: Build, node: Node) -> Node:
+    """Factor one panel of columns after the other; its order of rows holds for all columns beside it."""
+    whole, columns_of = node.operands[0], _panels(build, node.operands[0])
+    *batch, size, columns = whole.array.dimensions
+    rows, numbers, exchanges = len(batch), DTYPES["s32"], []
+    order = build.iota("s32", (*batch, size), rows)
+    for start, stop in columns_of:
+        panel = build.slice(build.slice(whole, rows, start, size), rows + 1, start, stop)
+        shapes = [ArrayShape(numbers, (*batch, count)) for count in (stop - start, size - start)]
+        panel, swapped, moved = build.call_for("LuRealDecompositionBlock", panel, _plain(panel), *shapes)
+        exchanges.append(build.apply("add", swapped, build.splat(start, swapped)))
+        order = build.update(order, build.rows(build.slice(order, rows, start, size), moved), {rows: start})
+        if start or stop < columns:
+            beside = build.rows(build.slice(whole, rows, start, size), moved)
+            whole = build.update(whole, beside, {rows: start})
+        whole = _put(build, whole, panel, start)
+        if stop < columns:
+            whole = _eliminated(build, whole, panel, (start, stop))
+    all_exchanges = build.concatenate(exchanges, rows) if len(exchanges) > 1 else exchanges[0]
+    return _results(build, node, whole, all_exchanges, order)
+
+
+def _eliminated(build: Build, whole: Node, panel: Node, at: tuple[int, int]) -> Node:
+    """Return a matrix whose columns behind a factored panel have become rows of U, and what these leave of the rest."""
+    (start, stop), (*batch, size, columns) = at, whole.array.dimensions
+    rows = len(batch)
+    head = _unit_lower(build, build.slice(panel, rows, 0, stop - start))
+    inverse = _inverses(build, [head], is_lower=True)[0]
+    right = build.slice(build.slice(whole, rows, start, stop), rows + 1, stop, columns)
+    upper = build.dot(inverse, right, (rows + 1, rows), rows, _EXACT)
+    whole = build.update(whole, upper, {rows: start, rows + 1: stop})
+    if stop == size:
+        return whole
+    below = build.slice(panel, rows, stop - start, size - start)
+    rest = build.slice(build.slice(whole, rows, stop, size), rows + 1, stop, columns)
+    rest = build.apply("subtract", rest, build.dot(below, upper, (rows + 1, rows), rows, _EXACT))
+    return build.update(whole, rest, {rows: stop, rows + 1: stop})
+
+
+def _qr(build: Build, node: Node) -> Node:
+    """Factor one panel of columns after the other, and reflect the columns behind it."""
+    whole, taus = node.operands[0], []
+    *batch, size, columns = whole.array.dimensions
+    rows = len(batch)
+    for start, stop in _panels(build, whole):
+        panel = build.slice(build.slice(whole, rows, start, size), rows + 1, start, stop)
+        factors_of = ArrayShape(panel.array.dtype, (*batch, stop - start))
+        panel, tau = build.call_for("QrDecompositionBlock", panel, _plain(panel), factors_of)
+        taus.append(tau)
+        whole = _put(build, whole, panel, start)
+        if stop < columns:
+            rest = build.slice(build.slice(whole, rows, start, size), rows + 1, stop, columns)
+            rest = _reflected(build, panel, tau, rest, is_turned=True)
+            whole = build.update(whole, rest, {rows: start, rows + 1: stop})
+    return _results(build, node, whole, build.concatenate(taus, rows) if len(taus) > 1 else taus[0])
+
+
+def _q(build: Build, node: Node) -> Node:
+    """Reflect the unit matrix by one panel of vectors after the other, from the last one on."""
+    packed, taus = node.operands
+    *batch, size, columns = packed.array.dimensions
+    rows, count = len(batch), taus.array.dimensions[-1]
+    row, column = (build.iota("s32", (size, columns), along) for along in (0, 1))
+    is_one = build.compare("EQ", row, column)
+    whole = _where(build, is_one, build.splat(1, packed), build.splat(0, packed))
+    for start in reversed(range(0, count, _block(build))):
+        stop = min(start + _block(build), count)
+        panel = build.slice(build.slice(packed, rows, start, size), rows + 1, start, stop)
+        rest = build.slice(build.slice(whole, rows, start, size), rows + 1, start, columns)
+        tau = build.slice(taus, rows, start, stop)
+        rest = _reflected(build, panel, tau, rest, is_turned=False)
+        whole = _put(build, whole, rest, start)
+    return whole
+
+
+def _reflected(build: Build, panel: Node, tau: Node, rest: Node, *, is_turned: bool) -> Node:
+    """Return what a panel's reflections, the last or if ``is_turned`` the first of them first, make of some columns.
+
+    Together they are ``I + Y T Y*``: the vectors are the columns of Y, and a call makes T of products of these.
+    """
+    batch = panel.array.rank - 2
+    vectors, scale = _unit_lower(build, panel), build.apply("negate", tau)
+    products = build.dot(vectors, vectors, (batch, batch), batch, _EXACT)
+    scales = build.broadcast(scale, products.array.dimensions, (*range(batch), batch + 1))
+    row, column = (build.iota("s32", products.array.dimensions[-2:], along) for along in (0, 1))
+    scaled = build.apply("multiply", products, scales)
+    upper = _where(build, build.compare("LT", row, column), scaled, build.splat(0, products))
+    upper = _where(build, build.compare("EQ", row, column), scales, upper)
+    made = build.call("CompactWyHelper", upper)
+    inner = build.dot(vectors, rest, (batch, batch), batch, _EXACT)
+    inner = build.dot(made, inner, (batch if is_turned else batch + 1, batch), batch, _EXACT)
+    return build.apply("add", rest, build.dot(vectors, inner, (batch + 1, batch), batch, _EXACT))
+
+
+_CALLS = {"LuDecomposition": _lu, "Qr": _qr, "ProductOfElementaryHouseholderReflectors": _q}
+
+
+def _panels(build: Build, matrix: Node) -> list[tuple[int, int]]:
+    """Return where blocks of columns begin and end that reach down from the diagonal."""
+    count, block = min(matrix.array.dimensions[-2:]), _block(build)
+    return [(start, min(start + block, count)) for start in range(0, count, block)]
+
+
+def _unit_lower(build: Build, panel: Node) -> Node:
+    """Return what stands below the diagonal of columns, ones on it and zeros above."""
+    row, column = (build.iota("s32", panel.array.dimensions[-2:], along) for along in (0, 1))
+    made = _where(build, build.compare("GT", row, column), panel, build.splat(0, panel))
+    return _where(build, build.compare("EQ", row, column), build.splat(1, panel), made)
+
+
+def _put(build: Build, whole: Node, part: Node, start: int) -> Node:
+    """Return a matrix with a part put in that begins on the diagonal, which may be all of it."""
+    rows = whole.array.rank - 2
+    return build.update(whole, part, {rows: start, rows + 1: start}) if start or _plain(part) != _plain(whole) else part
+
+
+def _results(build: Build, node: Node, *values: Node) -> Node:
+    """Return values as the results of a call, which need not have all of them."""
+    return build.graph.add("tuple", node.shape, values[: len(list(leaves(node.shape)))])
+
+
+def _plain(node: Node) -> ArrayShape:
+    return ArrayShape(node.array.dtype, node.array.dimensions)
+
+
 @dataclass(frozen=True)
 class _Solve:
     """A solve: its triangle, with zeros beside it, its right side, and on which side the turned triangle stands."""
@@ -135,7 +278,7 @@ def _block(build: Build) -> int:
 
 def _require_few_blocks(build: Build, matrix: Node) -> None:
     """Raise UnsupportedError for a matrix of too many blocks: there are instructions for each."""
-    if fault := BLOCKS.fault(-(-matrix.array.dimensions[-1] // _block(build))):
+    if fault := BLOCKS.fault(-(-min(matrix.array.dimensions[-2:]) // _block(build))):
         raise UnsupportedError(f"{build.like.name}: {matrix.shape} is too large to take apart: {fault}")
 
 

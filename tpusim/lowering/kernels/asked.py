@@ -16,6 +16,7 @@ from tpusim.ir.attributes import Window
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, MOVES_ONLY
 from tpusim.limits import APPLIED, EXECUTIONS
+from tpusim.lowering.kernels.decompositions import decomposition_of
 from tpusim.nesting import walk_nested
 from tpusim.shapes.shape import Shape, leaves
 
@@ -73,6 +74,8 @@ def _own_flops(computation: Computation, instruction: Instruction) -> float:
         return float(stated.flops)
     if instruction.opcode == "sort":
         return float(_comparisons(computation, instruction))
+    if decomposed := decomposition_of(computation, instruction):
+        return decomposed.flops
     return 0.0 if instruction.opcode in MOVES_ONLY else float(_elements(instruction.shape))
 
 

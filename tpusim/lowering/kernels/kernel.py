@@ -40,7 +40,7 @@ from tpusim.lowering.kernels.values import ValueCost, value_costs
 from tpusim.lowering.kernels.vector import estimated_type, stored_registers
 from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import SCALAR_BYTES, Family, Kernel, TileLoop
-from tpusim.program.work import Stream, Work, sum_work
+from tpusim.program.work import Stream, TileClass, TilePart, VectorLoop, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
 from tpusim.semantics.demand.needs import Access, accesses, demand_of, needed_shares
 from tpusim.semantics.memory_spaces import space_of
@@ -135,7 +135,7 @@ def tiled(plan: Plan, nest: Nest | None, extra: Work | None = None) -> Kernel:
         stages.append(sum_work((part, conversion, _register_traffic(scope, accesses_of, fed))) * (1 / tiles))
     work = stages[0] if len(stages) == 1 else sum_work(stages)
     work = work + extra * (1 / tiles) if extra else work
-    return Kernel(
+    made = Kernel(
         name=plan.instruction.name,
         opcode=plan.instruction.opcode,
         tiles=tiles,
@@ -145,6 +145,16 @@ def tiled(plan: Plan, nest: Nest | None, extra: Work | None = None) -> Kernel:
         streams=tuple(_streams(scope.chip, touched, plan.feeds, nest or _plain_nest(body, tiles, window))),
         cores=_cores(plan, tiles),
     )
+    steps_cycles = sum(cost.steps_cycles for cost in other.values())
+    return _in_turn(made, steps_cycles) if steps_cycles else made
+
+
+def _in_turn(kernel: Kernel, steps_cycles: float) -> Kernel:
+    """Return a kernel whose work is of steps that wait for each other, for so many cycles in all."""
+    part = TilePart(kernel.stages or (kernel.work,), steps_cycles / kernel.tiles)
+    moves = tuple((stream.fetches - 1) / kernel.tiles for stream in kernel.streams)
+    alike = TileClass(kernel.tiles, (1.0,), moves)
+    return structs.replace(kernel, stages=(), vector_loop=VectorLoop(), parts=(part,), classes=(alike,))
 
 
 def _cores(plan: Plan, tiles: int) -> int:

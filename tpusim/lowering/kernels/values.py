@@ -11,6 +11,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import VECTOR
 from tpusim.ir.ops import FREE, INDEXED, PRODUCTS
 from tpusim.lowering.kernels.asked import flops_of
+from tpusim.lowering.kernels.in_turn import chain_of
 from tpusim.lowering.kernels.vector import WORK_RULES, Site, is_waiting, vector_work
 from tpusim.lowering.scope import Scope
 from tpusim.program.work import Work
@@ -21,16 +22,21 @@ _ELSEWHERE = FREE | PRODUCTS
 
 
 class ValueCost(msgspec.Struct, frozen=True):
-    """What it takes to make a value: its work, how long that takes one after another, and operations before padding."""
+    """What it takes to make a value: its work, how long that takes one after another, and operations before padding.
+
+    ``chain_cycles`` are of all its registers, which do not wait for each other; steps of which each needs all registers
+    of the one before take ``steps_cycles``.
+    """
 
     work: Work
     chain_cycles: float
     flops: float
+    steps_cycles: float = 0.0
 
     def times(self, count: float, opcode: str, chip: Chip) -> ValueCost:
         """Return what it takes to make the value of an opcode so many times."""
         work = self.work * count
-        return ValueCost(work, _chain_cycles(opcode, work, chip), self.flops * count)
+        return ValueCost(work, _chain_cycles(opcode, work, chip), self.flops * count, self.steps_cycles * count)
 
 
 def value_costs(scope: Scope, values: Sequence[Inner], shares: Sequence[float]) -> dict[int, ValueCost]:
@@ -53,7 +59,8 @@ def _new_cost(scope: Scope, item: Inner, key: Hashable) -> ValueCost:
     flops = flops_of(scope.module, item.computation, item.instruction)
     work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
     work = costs.work(item.instruction, work, scope.chip)
-    made = ValueCost(work, _chain_cycles(opcode, work, scope.chip), flops)
+    steps_cycles = chain_of(item.computation, item.instruction, scope.chip)
+    made = ValueCost(work, _chain_cycles(opcode, work, scope.chip), flops, steps_cycles)
     # Where a slice begins stands further off; a model of a user's own may look at names; what has no rule is told of
     # each by its own.
     if opcode not in INDEXED and scope.notes.count == before and type(costs) is Table:

@@ -506,16 +506,6 @@ def _fft(site: Site, instruction: Instruction) -> Work:
     return Work(ops=site.chip.vector_ops.ops["fft"]) * count
 
 
-@work_rule("cholesky", "triangular-solve")
-def _solver(site: Site, instruction: Instruction) -> Work:
-    """Eliminate column by column: each updates the registers of what is left, half the matrix on average."""
-    shape = site.operand_shape(instruction, 0)
-    order = shape.dimensions[-1]
-    count = registers(instruction.shape, site.chip) * order / 2
-    table = site.chip.vector_ops
-    return Work(ops=table.ops["triangular-solve"]) * count + Work(ops=table.moves["pivot"]) * order
-
-
 def _by_register_of_operand(cost: OpCost, site: Site, instruction: Instruction) -> Work:
     return Work(ops=scaled(cost, registers(site.operand_shape(instruction, 0), site.chip)))
 
@@ -538,14 +528,17 @@ def _map(site: Site, instruction: Instruction) -> Work:
 
 
 CUSTOM_WORK: dict[str, WorkRule] = {
-    **dict.fromkeys(("Cholesky", "CompactWyHelper", "Eigh", "EighTpu"), _solver),
-    **dict.fromkeys(("InvertDiagBlocksLowerTriangular", "InvertDiagBlocksUpperTriangular"), _solver),
-    **dict.fromkeys(("LuDecompositionBlock", "LuRealDecompositionBlock", "QrDecompositionBlock"), _solver),
     "TopK": _topk,
     "PartialReduce": _partial_reduce,
     **dict.fromkeys(("X64Combine", "X64SplitHigh", "X64SplitLow", "GatherScatterIndicesBitpacked"), _repack),
 }
 """The vector work of custom calls that the compiler makes, by target."""
+
+
+def compiler_work(instruction: Instruction) -> WorkRule | None:
+    """Return the rule of a custom call that the compiler makes, None of any other: users say what theirs cost."""
+    target = instruction.attributes.get("custom_call_target", "")
+    return CUSTOM_WORK.get(target) if registered_for(instruction) is None else None
 
 
 # Left behind by the partitioner, the allocator and the scheduler; no code is made of them.
@@ -560,9 +553,9 @@ FREE_TARGETS = frozenset(
 @work_rule("custom-call")
 def _custom_call(site: Site, instruction: Instruction) -> Work:
     """Work of a custom call by its target; of any other at least what it states itself, if it does."""
+    if (rule := compiler_work(instruction)) is not None:
+        return rule(site, instruction)
     target = instruction.attributes.get("custom_call_target", "")
-    if target in CUSTOM_WORK:
-        return CUSTOM_WORK[target](site, instruction)
     registered = registered_for(instruction)
     if target in FREE_TARGETS or (registered is not None and registered.cost is not None):
         return Work()

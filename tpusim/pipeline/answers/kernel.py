@@ -63,7 +63,7 @@ def explain_kernel(result: Result, topology: Topology | None, kernel: Kernel, tr
 
 def _body(kernel: Kernel, module: Module | None, chip: Chip) -> Body | None:
     """Return a kernel that was written by hand from the inside, None of one whose body is not there."""
-    if not kernel.classes:
+    if not kernel.classes or not kernel.basis:
         return None
     name = kernel.name
     grid = None if module is None else grid_of(module, chip, module.homes[name].name, name, DEFAULT_TRIPS)

@@ -11,6 +11,7 @@ from tpusim.hardware.units import UNITS, VMEM
 from tpusim.program.compilation import TriedTiles
 from tpusim.report.tables import Printer, Table, count_text, escape, plain_table, size_text, time_text, times_text
 from tpusim.report.terminal.answers.body import advice, block_table, floor_text, held_text, render_body, unit_name
+from tpusim.timeline.records import DEPENDENT
 from tpusim.units import ps_to_us
 
 _SHOWN_OPERANDS = 8
@@ -148,6 +149,10 @@ def _advice(found: Explanation) -> Iterator[str]:
         yield from advice(found, found.body)
         return
     if not found.ranked:
+        return
+    waited = found.parts_ps.get(DEPENDENT, 0) / max(1, found.alone_ps)
+    if waited > 0.5:
+        yield f"Most of it goes by while steps wait for each other ({waited:.0%}): more matrices at once would use it."
         return
     (first, most), *rest = found.ranked
     fixed = found.parts_ps.get("latency", 0) / max(1, found.alone_ps)

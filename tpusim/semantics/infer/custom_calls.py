@@ -16,7 +16,8 @@ from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, leaves
 
 _MATRICES: Final = (
     "Cholesky CompactWyHelper Eigh EighTpu InvertDiagBlocksLowerTriangular InvertDiagBlocksUpperTriangular"
-    " LuDecompositionBlock LuRealDecompositionBlock QrDecompositionBlock"
+    " LuComplexDecompositionBlock LuDecomposition LuDecompositionBlock LuRealDecompositionBlock"
+    " ProductOfElementaryHouseholderReflectors Qr QrDecompositionBlock"
 ).split()
 _WORDS: Final = "GatherScatterIndicesBitpacked X64Combine X64SplitHigh X64SplitLow".split()
 _SAME: Final = ("AssumeGatherIndicesInBound",)
