@@ -356,3 +356,33 @@ def test_a_sum_that_needs_the_maximum_of_its_row_is_another_kernel():
     """It goes through the row once more; of libtpu 0.0.52 all six softmaxes over rows of matrices (v5e) have three."""
     opcodes = [i.opcode for i in compiled(SOFTMAX).entry.instructions if i.opcode not in ("parameter", "constant")]
     assert opcodes == ["reduce", "fusion", "fusion"]
+
+
+PLACES = """HloModule places
+largest {
+  a = f32[] parameter(0)  i = s32[] parameter(1)  b = f32[] parameter(2)  j = s32[] parameter(3)
+  is_more = pred[] compare(a, b), direction=GT
+  value = f32[] select(is_more, a, b)
+  place = s32[] select(is_more, i, j)
+  ROOT both = (f32[], s32[]) tuple(value, place)
+}
+maximum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+ENTRY main {
+  x = f32[2048,2048] parameter(0)
+  least = f32[] constant(-inf)
+  none = s32[] constant(0)
+  columns = s32[2048,2048] iota(), iota_dimension=1
+  rows = s32[2048,2048] iota(), iota_dimension=0
+  across = (f32[2048], s32[2048]) reduce(x, columns, least, none), dimensions={1}, to_apply=largest
+  down = (f32[2048], s32[2048]) reduce(x, rows, least, none), dimensions={0}, to_apply=largest
+  high = f32[2048] reduce(x, least), dimensions={1}, to_apply=maximum
+  wide = f32[2048] reduce(x, least), dimensions={0}, to_apply=maximum
+  ROOT out = ((f32[2048], s32[2048]), (f32[2048], s32[2048]), f32[2048], f32[2048]) tuple(across, down, high, wide)
+}
+"""
+
+
+def test_reductions_of_values_and_their_places_are_kernels_by_themselves():
+    """As of ``argmax`` along both dimensions; plain maxima of one array are one kernel."""
+    entry = compiled(PLACES).entry
+    assert [i.opcode for i in entry.instructions].count("fusion") == 3

@@ -270,6 +270,9 @@ class _Fusion:
         """Return whether two kernels of the same sizes go through the same elements, and neither needs the other."""
         if _only("reduce", group) and first.space != elements_of(read):
             return False
+        # Reductions of several arrays at once, as of values and their places, are kernels by themselves.
+        if any(node.opcode == "reduce" and len(node.operands) > 2 for node in (*first.nodes, *group.nodes)):
+            return False
         if _writes_over(first, group) or _writes_over(group, first):
             return False
         # Nor can both write over the same array, or one over what the other leaves to others.
