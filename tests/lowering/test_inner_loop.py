@@ -68,6 +68,29 @@ def test_a_kernel_that_only_moves_has_no_turns():
     assert kernel.vector_loop.held_cycles <= 1
 
 
+STACKED = """
+  %x = f32[ROWS,64,128]{2,1,0:T(8,128)} parameter(0)
+  %u = f32[1,64,128]{2,1,0:T(8,128)} parameter(1)
+  %i = s32[] parameter(2)
+  ROOT %y = f32[ROWS,64,128]{2,1,0:T(8,128)} fusion(%x, %u, %i), kind=kLoop, calls=%f
+"""
+UPDATE = """%f {
+  %p = f32[ROWS,64,128]{2,1,0:T(8,128)} parameter(0)
+  %v = f32[1,64,128]{2,1,0:T(8,128)} parameter(1)
+  %j = s32[] parameter(2)
+  %zero = s32[] constant(0)
+  %n = f32[1,64,128]{2,1,0:T(8,128)} negate(%v)
+  ROOT %d = f32[ROWS,64,128]{2,1,0:T(8,128)} dynamic-update-slice(%p, %n, %j, %zero, %zero)
+}
+"""
+
+
+def test_an_update_in_place_turns_as_often_as_it_has_registers():
+    """Eight, whatever they are put into: as in a loop of many trips that stacks what it makes."""
+    kernels = [lower_text(*(text.replace("ROWS", rows) for text in (STACKED, UPDATE))).steps for rows in ("2", "99999")]
+    assert [kernel.vector_loop.turns * kernel.tiles for (kernel,) in kernels] == [8, 8]
+
+
 @st.composite
 def straight_lines(draw):
     """Draw the two operands of each of a few additions: earlier ones by number, or the parameter (-1)."""

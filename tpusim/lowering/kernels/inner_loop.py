@@ -15,6 +15,8 @@ from tpusim.lowering.kernels.values import ValueCost
 from tpusim.lowering.kernels.vector import registers_of
 from tpusim.program.work import VectorLoop
 from tpusim.semantics.demand.inlining import Body, sources_of
+from tpusim.semantics.demand.needs import is_in_place, update_number
+from tpusim.shapes.shape import ArrayShape
 
 
 def inner_loop(body: Body, costs: Mapping[int, ValueCost], shares: Sequence[float], chip: Chip) -> VectorLoop:
@@ -34,7 +36,7 @@ def inner_loop(body: Body, costs: Mapping[int, ValueCost], shares: Sequence[floa
             source = sources[operand]
             if begin > last_use[source]:
                 last_use[source] = begin
-    counts = [sizes[at] * shares[at] for at in costs]
+    counts = [_made(body, at, sizes) * shares[at] for at in costs]
     turns = max(counts, default=0.0)
     if not turns:
         return VectorLoop()
@@ -42,6 +44,14 @@ def inner_loop(body: Body, costs: Mapping[int, ValueCost], shares: Sequence[floa
     lives = [last_use[at] - ready[at] if last_use[at] > ready[at] else 0.0 for at in costs]
     held = sum([(cycles + 1) * count for cycles, count in zip(lives, counts, strict=True)])
     return VectorLoop(turns, max([ready[at] for at in costs]) + chip.vector_ops.latency[STORE], held / turns)
+
+
+def _made(body: Body, at: int, sizes: Sequence[float]) -> float:
+    """Return the registers that are made of a value: of what is updated in place those of the update."""
+    value = body.values[at]
+    if not is_in_place(body.values, at) or not isinstance(value.instruction.shape, ArrayShape):
+        return sizes[at]
+    return min(sizes[at], sizes[value.operands[update_number(value.instruction)]])
 
 
 def _sizes(body: Body, chip: Chip) -> list[float]:

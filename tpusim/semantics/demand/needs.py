@@ -105,10 +105,9 @@ def _writes(body: Body, instruction: Instruction) -> Iterator[Access]:
     """Yield the writes, one per leaf of the result: of an update in place no more than the update."""
     for leaf, result in zip(leaves(instruction.shape), _results(body, body.root), strict=True):
         n_bytes, at = physical_bytes(leaf), behind_views(body.values, result)
-        if _is_in_place(body.values, at):
+        if is_in_place(body.values, at):
             computation, inner = body.values[at].computation, body.values[at].instruction
-            update = inner.operands[1 if inner.opcode == "dynamic-update-slice" else -1]
-            n_bytes = min(n_bytes, physical_bytes(computation[update].shape))
+            n_bytes = min(n_bytes, physical_bytes(computation[inner.operands[update_number(inner)]].shape))
         if n_bytes:
             yield Access(instruction.name, leaf, float(n_bytes), space_of(leaf), is_output=True)
 
@@ -121,10 +120,15 @@ def _results(body: Body, at: int) -> list[int]:
     return [at] * len(leaves(value.shape))
 
 
-def _is_in_place(values: Sequence[Inner], at: int) -> bool:
+def is_in_place(values: Sequence[Inner], at: int) -> bool:
     """Return whether a value is an operand of the kernel with some elements changed."""
     # What the kernel makes itself has no buffer yet to be updated in.
     return at >= 0 and values[at].instruction.opcode in IN_PLACE and behind_views(values, values[at].operands[0]) < 0
+
+
+def update_number(instruction: Instruction) -> int:
+    """Return which operand of an update in place, or of its last array, is what is put there."""
+    return 1 if instruction.opcode == "dynamic-update-slice" else -1
 
 
 _ALL, _NONE = (WHOLE,), (NOTHING,)
@@ -177,7 +181,7 @@ class _Backwards:
                     self._through(table, item, self._together(table[at], at))
             return
         behind = self._behind(item, self.needed(at))
-        if self.returned[at] and _is_in_place(self.body.values, at):
+        if self.returned[at] and is_in_place(self.body.values, at):
             # Elements that the update does not touch stay where they are.
             behind[0] = self._behind(item, self._together(self.used[at], at))[0]
         for operand, parts in zip(item.operands, behind, strict=True):
