@@ -19,6 +19,19 @@ RULES = {
     ),
     "widened and cut": ("h = bf16[8,8] convert(x)  w = f32[8,8] convert(h)  ROOT z = bf16[8,8] convert(w)", "convert"),
     "cut and widened": ("h = bf16[8,8] convert(x)  ROOT z = f32[8,8] convert(h)", "convert convert"),
+    "cut where it is joined": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  ROOT z = bf16[16,8] convert(w)",
+        "convert tanh convert concatenate",
+    ),
+    "widened where it is joined": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  ROOT z = f64[16,8] convert(w)",
+        "tanh concatenate convert",
+    ),
+    "cut and kept": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  v = bf16[16,8] convert(w)  "
+        "ROOT z = (bf16[16,8], f32[16,8]) tuple(v, w)",
+        "tanh concatenate convert tuple",
+    ),
     "all of it": ("ROOT z = f32[8,8] slice(x), slice={[0:8], [0:8]}", ""),
     "backwards": ("ROOT z = f32[8,8] reverse(x), dimensions={0}", "reverse"),
     "shifted": ("zero = f32[] constant(0)  ROOT z = f32[8,8] pad(x, zero), padding=1_-1x0_0", "pad"),

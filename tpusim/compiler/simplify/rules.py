@@ -181,6 +181,23 @@ _WIDENS = frozenset({("bf16", "f32"), ("f16", "f32"), ("s8", "s32"), ("u8", "u32
 """Types, each with one that holds all its values."""
 
 
+@_simplifies("convert")
+def _joined_narrow(graph: Graph, node: Node) -> Node | None:
+    """What becomes smaller does so before it is joined: less is written where the parts are kernels of their own.
+
+    Source: XLA, ConvertMover; programs compiled ahead of time, of rotary embeddings.
+    """
+    (joined,) = node.operands
+    is_smaller = node.array.dtype.bits < joined.array.dtype.bits
+    if joined.opcode != "concatenate" or list(joined.users) != [node] or not is_smaller or joined is graph.root:
+        return None
+    parts = []
+    for part in joined.operands:
+        shape = ArrayShape(node.array.dtype, part.array.dimensions, part.array.dynamic)
+        parts.append(graph.add("convert", shape, [part], dict(node.attributes), like=node))
+    return graph.add("concatenate", node.shape, parts, dict(joined.attributes), like=node)
+
+
 @_simplifies("get-tuple-element")
 def _element(graph: Graph, node: Node) -> Node | None:
     (operand,) = node.operands
