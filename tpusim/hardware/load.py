@@ -141,12 +141,15 @@ def _shipped_chip(name: str) -> Chip:
     return load_chip(name)
 
 
-def changed_figures(chip: Chip) -> dict[str, Any]:
-    """Return by key the figures of a shipped chip that are not as shipped; empty for any other chip."""
-    if chip.name not in chip_names() or chip == _shipped_chip(chip.name):
+def changed_figures(chip: Chip, since: Chip | None = None) -> dict[str, Any]:
+    """Return by key the figures of a chip that are not as ``since`` or as shipped; empty if it does not ship."""
+    if chip.name not in chip_names():
         return {}
-    own, shipped = (dict(_quantities(msgspec.to_builtins(one))) for one in (chip, _shipped_chip(chip.name)))
-    return {key: value for key, value in own.items() if shipped.get(key) != value}
+    before = since or _shipped_chip(chip.name)
+    if chip == before:
+        return {}
+    own, other = (dict(_quantities(msgspec.to_builtins(one))) for one in (chip, before))
+    return {key: value for key, value in own.items() if other.get(key) != value}
 
 
 def chip_facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Fact]:

@@ -35,7 +35,7 @@ from tpusim.pipeline.chip_choice import (
     with_figures,
 )
 from tpusim.pipeline.result import Result
-from tpusim.pipeline.reuse import Reusing, no_reuse
+from tpusim.pipeline.reuse import Noting, Reusing, no_reuse
 from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.module import Program
@@ -98,9 +98,10 @@ def lower(
     schedule: str = "",
 ) -> Program:
     """Return the lowered program of what ``simulate`` takes, without running it."""
-    found = prepare(program, chip, topology, overrides, default_trip_count, schedule)
+    noting = Noting()
+    found = prepare(program, chip, topology, overrides, default_trip_count, schedule, reuse=noting)
     # One that was lowered before is for the chip that it was for.
-    return found.program if found.module is None else with_figures(found.program, found.chip)
+    return found.program if found.module is None else with_figures(found.program, found.chip, noting.keys)
 
 
 def simulate(
@@ -339,9 +340,11 @@ def prepare(
     overrides: Mapping[str, Any] | None = None,
     default_trip_count: int = DEFAULT_TRIPS,
     schedule: str = "",
+    *,
+    reuse: Reusing = no_reuse,
 ) -> Prepared:
     """Return what a run by itself begins with; arguments and errors are those of ``simulate``."""
-    found = _lowered(program, chip, topology, overrides, default_trip_count, schedule)
+    found = _lowered(program, chip, topology, overrides, default_trip_count, schedule, reuse=reuse)
     check_topology(found.topology, [found.program], found.chip)
     return found
 
