@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,8 @@ def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     """Return a chip with single values replaced; ``overrides`` as for ``load_chip``, with the same errors."""
     pairs = _pairs(overrides).items()
     checked = {key: read_value(key, value, stated_value(chip, key), "override") for key, value in pairs}
+    if not checked:
+        return chip
     return msgspec.convert(_put(msgspec.to_builtins(chip), checked), Chip)
 
 
@@ -238,8 +241,10 @@ def _names_by_spelling() -> dict[str, str]:
 
 def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dict[str, Fact]:
     """Return all quantities of a chip by key, complete, checked and with the overrides in place."""
+    if not isinstance(name_or_path, str | PathLike):
+        raise ConfigError(f"chip: expected the name of a chip or of a .toml file, found {name_or_path!r:.80}")
     facts = dict(_facts_of(str(name_or_path), ()))
-    for key, value in _pairs(overrides or {}).items():
+    for key, value in _pairs({} if overrides is None else overrides).items():
         note, before = "", facts.get(key)
         checked = read_value(key, value, before and before.value, "override")
         if before:

@@ -47,8 +47,9 @@ def choose_chip(
     Raises ConfigError if nothing says which.
     """
     if isinstance(chip, Chip):
-        return override_chip(chip, overrides) if overrides else chip
-    if chip:
+        return override_chip(chip, {} if overrides is None else overrides)
+    # The command line gives an empty text for none.
+    if chip is not None and chip != "":
         return load_chip(chip, overrides)
     possible = made_by.possible if made_by else (program.chip,) if isinstance(program, Program) else ()
     if topology is not None and topology.chip:
@@ -60,7 +61,7 @@ def choose_chip(
     if not isinstance(program, Program) or not program.figures or not _is_called(program.chip, name):
         return load_chip(name, overrides)
     own = load_chip(name, program.figures)
-    return override_chip(own, overrides) if overrides else own
+    return override_chip(own, {} if overrides is None else overrides)
 
 
 def find_chip_name(module: Module, made_by: Provenance) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from math import inf
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module, with_devices, with_own_names
 from tpusim.ir.ops import OPERATIONS
-from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, SEED, check_count
+from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, SEED, check_count, is_number
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.capacity import check_capacity
 from tpusim.pipeline.chip_choice import (
@@ -142,14 +143,15 @@ def simulate(
 
     rest = default_trip_count, schedule
     lowered, machine, slice_, module, used = _lowered(program, chip, topology, overrides, *rest, reuse=reuse)
-    if isinstance(beside, str | Path | Module | Program):
+    if isinstance(beside, Module | Program | str | Mapping) or not isinstance(beside, Iterable):
         raise ConfigError(f"beside: expected a list of programs, found {beside!r:.80}")
     others = [_lowered(other, machine, slice_, None, *rest, reuse=reuse).program for other in beside]
     check_topology(slice_, [lowered, *others], machine)
     for one in () if allow_overflow else (lowered, *others):
         check_capacity(one, machine)
-    if timeout_us is not None and not 0 < timeout_us <= _LONGEST_US:
-        raise ConfigError(f"timeout: expected microseconds above 0 and at most {_LONGEST_US:g}, found {timeout_us}")
+    if timeout_us is not None and not (is_number(timeout_us, _LONGEST_US) and timeout_us):
+        wanted = f"microseconds above 0 and at most {_LONGEST_US:g}"
+        raise ConfigError(f"timeout: expected {wanted}, found {timeout_us!r:.80}")
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
     paces = [_pace(pace) for pace in (infeed, outfeed)]
     options = RunOptions(warm, None, timeout_seconds, *paces)
@@ -414,4 +416,6 @@ def load_any(program: Module | Program | str | Path) -> Module | Program:
     """Return a program, read from its file if need be: a lowered one by its ending, everything else as a module."""
     if isinstance(program, Module | Program):
         return program
+    if not isinstance(program, str | PathLike):
+        raise ConfigError(f"program: expected a module, a lowered program or the name of a file, found {program!r:.80}")
     return load_program(program) if str(program).endswith(".json") else load(program)
