@@ -195,6 +195,13 @@ def test_what_chose_tiles_is_told_of(key, value) -> None:
     assert f"run on v5e with {key}=" in for_chip(lowered_for("product"), chip).warnings[-1]
 
 
+@pytest.mark.parametrize(("key", "value"), [*CHOICES[:2], ("vpu.lanes", 256)])
+def test_what_cuts_any_program_is_told_of_one_that_ran(key, value) -> None:
+    """Only ``lower`` notes what a program follows from."""
+    ran = tpusim.simulate(kernel_module(), "v5e").program
+    assert f"run on v5e with {key}=" in for_chip(ran, tpusim.load_chip("v5e", {key: value})).warnings[-1]
+
+
 def test_a_chip_as_it_ships_leaves_no_figures() -> None:
     """Its name says them all."""
     assert not tpusim.lower(kernel_module(), "v5e").figures

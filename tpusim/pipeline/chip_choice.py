@@ -226,8 +226,9 @@ def _is_called(name: str, chip_name: str) -> bool:
 _CUT_BY = (
     *("mxu.rows", "mxu.columns", "vpu.lanes", "vpu.sublanes"),
     *("cores_per_device", "vmem.capacity_bytes", "vmem.scoped_bytes", "tuple_table_granule_bytes"),
+    *("mxu.model", "mxu.settings", "vpu.model", "vpu.settings", "hbm.model"),
 )
-"""Figures of a chip that any program goes by, of one that does not say what it follows from: it is what it was."""
+"""Figures that a program goes by which does not say what it follows from: one that ran, or was written by hand."""
 
 
 def _cut_otherwise(program: Program, chip: Chip) -> str:
