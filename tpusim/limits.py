@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from tpusim.errors import ConfigError, ProgramError
 
@@ -52,6 +52,14 @@ def check_count(name: str, found: object, limit: Limit) -> None:
         raise ConfigError(f"{name}: expected {limit.what}, found {found!r:.80}")
     if fault := limit.fault(int(found)):
         raise ConfigError(f"{name}: {fault}")
+
+
+def is_number(found: object, most: float) -> bool:
+    """Return whether what was given is a number from 0 to the most that is taken; a truth is none."""
+    # For Python a truth is a number.
+    if isinstance(found, bool) or not isinstance(found, Real):
+        return False
+    return 0 <= cast("float", found) <= most
 
 
 def shown(number: float) -> str:

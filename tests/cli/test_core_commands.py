@@ -109,6 +109,15 @@ def test_a_lowered_program_on_another_chip_is_warned_of(capsys, tmp_path):
     assert "lowered for" not in output_of(capsys, "run", path, "-o", "hbm.bandwidth_bytes_per_second=x2")
 
 
+def test_a_program_is_lowered_for_a_chip_with_other_figures(capsys, tmp_path):
+    """It runs on these then, and nothing is to be warned of."""
+    path = str(tmp_path / "prog.json")
+    output_of(capsys, "lower", MLP, "--override", "mxu.model=output-stationary", "-o", path)
+    text = output_of(capsys, "run", path)
+    assert "mxu.model=output-stationary" in text
+    assert "lowered for" not in text
+
+
 @pytest.mark.parametrize("arguments", [["--chip", "v3"], ["-o", "cores_per_device=1"]])
 def test_what_was_lowered_for_two_cores_runs_on_one(capsys, tmp_path, arguments):
     """Half of a kernel's tiles would else be nobody's, and its time below its roofline."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from msgspec import structs
 
 import tpusim
 from tests.study.cases import kernel_module
-from tpusim.errors import ConfigError, UnsupportedError
+from tpusim.errors import ConfigError, TpusimError, UnsupportedError
+from tpusim.hardware.fields import FIELDS
 from tpusim.ir.module import Module
+from tpusim.pipeline.chip_choice import for_chip
+from tpusim.program.module import Program
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -129,21 +134,72 @@ def test_a_lowered_program_runs_on_the_figures_it_was_lowered_for(tmp_path, name
     assert ran.timeline.total_ps == tpusim.simulate(kernel_module(), own, topology="2x2").timeline.total_ps
 
 
+OTHERS = "lowered for v5e with vmem.scoped_bytes=8388608, run on v5e with vmem.scoped_bytes=16777216"
+
+
 @pytest.mark.parametrize(
     ("chip", "changes", "said"),
     [
         ("v5e", {}, []),
-        (None, {"mxu.count": 2}, []),
-        (None, {"mxu.rows": "x2"}, ["lowered for v5e with mxu.rows=64, run on v5e with mxu.rows=128"]),
-        ("v5e", {"hbm.bandwidth_bytes_per_second": "x2"}, []),
+        (None, {"ici.link_bytes_per_second": "x2"}, []),
+        (None, {"vmem.scoped_bytes": "x2"}, [OTHERS]),
+        ("v5e", {"pod.dcn_bytes_per_second": "x2"}, []),
     ],
 )
 def test_what_a_lowered_program_was_cut_for_is_told_of(chip, changes, said) -> None:
     """Factors are of the figures that it was lowered for; a chip that is named has its own."""
-    lowered = tpusim.lower(kernel_module(), "v5e", overrides={"mxu.rows": 64})
+    lowered = tpusim.lower(kernel_module(), "v5e", overrides={"vmem.scoped_bytes": 1 << 23})
     found = tpusim.simulate(lowered, chip, overrides=changes).program.warnings
-    said = said or (["lowered for v5e with mxu.rows=64, run on v5e with mxu.rows=128"] if chip else [])
+    said = said or ([OTHERS] if chip else [])
     assert [one.partition(":")[0] for one in found if "lowered" in one] == said
+
+
+PRODUCT = """HloModule product
+
+ENTRY main {
+  x = bf16[1024,512] parameter(0)
+  w = bf16[512,2048] parameter(1)
+  d = f32[1024,2048] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  t = f32[1024,2048] tanh(d)
+  ROOT s = f32[2048,1024] transpose(t), dimensions={1,0}
+}
+"""
+MODULES = {"kernel": kernel_module(), "product": parse_module(SourceText("product.v5e.hlo.txt", PRODUCT))}
+NUMBERS = [key for key, field in FIELDS.items() if field.kind in (int, float)]
+CHOICES = [("mxu.model", "output-stationary"), ("hbm.model", "banked"), ("dma.model", "ideal")]
+
+
+@cache
+def lowered_for(name: str, **changes: str) -> Program:
+    """Return a module lowered for v5e with other figures, with dashes for the dots of their keys."""
+    return tpusim.lower(MODULES[name], "v5e", overrides={key.replace("-", "."): one for key, one in changes.items()})
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(("key", "value"), [*CHOICES, *((key, by) for key in NUMBERS for by in ("x2", "x0.5"))])
+def test_a_figure_that_makes_another_program_is_told_of(name, key, value) -> None:
+    """Whichever it is, of a program that was lowered without it."""
+    try:
+        chip, other = tpusim.load_chip("v5e", {key: value}), lowered_for(name, **{key.replace(".", "-"): value})
+    except TpusimError:
+        pytest.skip("no chip has such a figure")
+    before = lowered_for(name)
+    is_told = any(f"run on v5e with {key}=" in one for one in for_chip(before, chip).warnings)
+    assert is_told or (other.steps, other.buffers) == (before.steps, before.buffers)
+
+
+@pytest.mark.parametrize(("key", "value"), [*CHOICES, ("mxu.count", 2), ("clock_hz", "x2")])
+def test_what_chose_tiles_is_told_of(key, value) -> None:
+    """Also where it would choose the same ones for this product: for another it may not."""
+    chip = tpusim.load_chip("v5e", {key: value})
+    assert f"run on v5e with {key}=" in for_chip(lowered_for("product"), chip).warnings[-1]
+
+
+@pytest.mark.parametrize(("key", "value"), [*CHOICES[:2], ("vpu.lanes", 256)])
+def test_what_cuts_any_program_is_told_of_one_that_ran(key, value) -> None:
+    """Only ``lower`` notes what a program follows from."""
+    ran = tpusim.simulate(kernel_module(), "v5e").program
+    assert f"run on v5e with {key}=" in for_chip(ran, tpusim.load_chip("v5e", {key: value})).warnings[-1]
 
 
 def test_a_chip_as_it_ships_leaves_no_figures() -> None:

@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from tests.cli.commands import output_of
+from tests.study.cases import kernel_module
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import make_pod, parse_topology
@@ -120,6 +121,21 @@ def test_an_order_that_is_none_is_refused(order):
     """Before anything of its size is made."""
     with pytest.raises(ConfigError, match="device order: expected"):
         with_device_order(chain(LISTED), order)
+
+
+@pytest.mark.parametrize("form", [lambda module: module, lower])
+@pytest.mark.parametrize(
+    ("make", "order", "said"),
+    [
+        (lambda: chain(LISTED), "0,1", "expected the 8 devices of chain.*, found 2 devices"),
+        (kernel_module, "0,1", "expected none, as m is for one device, found 2 devices"),
+        (kernel_module, "hosts", "expected none, as m is for one device, found 8 devices"),
+    ],
+)
+def test_an_order_of_more_or_fewer_devices_is_refused(form, make, order, said):
+    """In the words of who gives it; one device has no order."""
+    with pytest.raises(ConfigError, match=f"device order: {said}"):
+        with_device_order(form(make()), order, "v5e:2x4")
 
 
 @pytest.mark.parametrize(

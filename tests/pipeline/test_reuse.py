@@ -152,6 +152,13 @@ def test_keys_are_those_that_were_read():
     assert reads.keys == {"vpu.register_bytes", "mxu.rate_by_type", "peak_flops_per_second"}
 
 
+def test_what_is_worked_out_is_told_by_what_a_file_states():
+    """Of a part, and of the whole chip."""
+    reads = Reads(load_chip("v5e"), as_stated=True)
+    assert (reads.chip.vpu.register_bytes, reads.chip.vmem.kernel_bytes) == (4096, 16 << 20)
+    assert reads.keys == {"vpu.sublanes", "vpu.lanes", "vmem.scoped_bytes", "vmem.capacity_bytes"}
+
+
 def test_a_chip_under_watch_is_read_in_no_other_way():
     """To compare, copy or encode it would read all of it unseen."""
     chip = Reads(load_chip("v5e")).chip

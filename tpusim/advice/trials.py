@@ -9,8 +9,10 @@ from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from tpusim.analysis.answers.findings import Basis, Finding
+from tpusim.analysis.roofline import roofline
 from tpusim.errors import TpusimError
 from tpusim.hardware.pod import Topology
+from tpusim.hardware.units import HOST_IN, HOST_OUT
 from tpusim.ir.frames import handed_on
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.nesting import depth_first
@@ -175,8 +177,14 @@ class Case:
         assert self.front_end is not None
         return self.run_ps(self.front_end)
 
+    @cached_property
+    def host_ps(self) -> int:
+        """The least that bytes to and from the host take, in whatever form the program runs."""
+        roofs_ps = roofline(self.result.timeline, self.chip).roofs_ps
+        return max(roofs_ps.get(link, 0) for link in (HOST_IN, HOST_OUT))
+
     def try_out(self, rule: str, trial: Trial) -> Finding | None:
-        """Return what a trial came to, None where it cannot be run."""
+        """Return what a trial came to, None where it cannot be run, or not with what comes from the host."""
         alternative, basis = trial.alternative, _MEMORY
         before_ps = after_ps = self.total_ps
         try:
@@ -185,6 +193,9 @@ class Case:
             elif alternative is not None:
                 before_ps, after_ps, basis = self.compiled_ps, self.run_ps(alternative), "compiled"
         except TpusimError:
+            return None
+        # What arrays in the host's memory were compiled to says nothing of a program that fetches them.
+        if basis == "compiled" and after_ps < self.host_ps:
             return None
         return Finding(
             rule=rule,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import CHIP, HLO, command, json_option, option, overrides, written
+from tpusim.cli.options import CHIP, HLO, LONG_OVERRIDE, command, json_option, option, overrides, written
 from tpusim.cli.output import answer, write_hlo
 from tpusim.errors import ConfigError
 
@@ -30,7 +30,7 @@ examples:
     "compile what a front end makes for a chip, without the TPU compiler",
     HLO,
     CHIP,
-    option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip"),
+    LONG_OVERRIDE,
     option("--stop-after", metavar="PASS", default="", help="give what this pass made (see above)"),
     written("-o", "--output", metavar="FILE", help="write HLO text, compressed if FILE ends in .gz (- for output)"),
     option("--report", action="store_true", help="say what the passes did as well"),

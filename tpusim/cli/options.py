@@ -238,6 +238,8 @@ TOPOLOGY = option("--topology", metavar="T", help="the slice that the program ru
 CHIPS = listed("--chip", "chips to run on (default: from PROGRAM's name or .json)", "C,C")
 TOPOLOGIES = listed("--topology", "slices to run on, as in v5e:2x4", "T,T")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
+# Where -o is the output.
+LONG_OVERRIDE = option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
 TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="of loops that tell none (default: 1)")
 # Written out, so that --help need not load the rooms; a test holds them against those of pipeline/schedules.py.
 SCHEDULES = ("given", "retiled", "compiled")
@@ -250,7 +252,7 @@ SCHEDULE = option(
 PLUGIN = option(
     "--plugin", metavar="PACKAGE", action="append", default=[], help="let chip files load models from this package"
 )
-LOWERING = (CHIP, TOPOLOGY, TRIPS, SCHEDULE, PLUGIN)
+LOWERING = (CHIP, TOPOLOGY, LONG_OVERRIDE, TRIPS, SCHEDULE, PLUGIN)
 PLACED = (PROGRAM, CHIP, TOPOLOGY, SCHEDULE, PLUGIN)
 DEVICE_ORDER = option(
     "--device-order",

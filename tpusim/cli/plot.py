@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import (
     DATAFLOW,
+    LONG_OVERRIDE,
     OVERFLOW,
     PLACED,
     WARM,
@@ -44,9 +45,7 @@ examples:
   tpusim plot systolic --rows 8 --cols 8 --m 12 --n 7 --k 6 -o wavefront.gif"""
 
 _OUTPUT = written("-o", "--output", metavar="FILE", required=True, help="ends in .png, .svg or .pdf")
-# Here -o is the picture.
-_OVERRIDE = option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
-_RUN = (*PLACED, _OVERRIDE, WARM, OVERFLOW)
+_RUN = (*PLACED, LONG_OVERRIDE, WARM, OVERFLOW)
 _OP = option("--op", metavar="NAME", required=True, help="an instruction, as `tpusim run` names it")
 _BY = option("--by", choices=("source", "category", "op"), default="source", help="what a layer is")
 _POINTS = (
@@ -201,7 +200,7 @@ _KINDS = (
         "the ways to cut one kernel into tiles, and what each takes",
         _tiles,
         *PLACED,
-        _OVERRIDE,
+        LONG_OVERRIDE,
         OVERFLOW,
         _OP,
     ),
@@ -210,7 +209,7 @@ _KINDS = (
         "the grid of a hand-written kernel: blocks fetched by each step, and when",
         _pallas,
         *PLACED,
-        _OVERRIDE,
+        LONG_OVERRIDE,
         _OP,
     ),
     _kind("links", "how busy every link of a slice was", _of_run("links"), *_RUN),

@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,8 @@ def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     """Return a chip with single values replaced; ``overrides`` as for ``load_chip``, with the same errors."""
     pairs = _pairs(overrides).items()
     checked = {key: read_value(key, value, stated_value(chip, key), "override") for key, value in pairs}
+    if not checked:
+        return chip
     return msgspec.convert(_put(msgspec.to_builtins(chip), checked), Chip)
 
 
@@ -141,12 +144,15 @@ def _shipped_chip(name: str) -> Chip:
     return load_chip(name)
 
 
-def changed_figures(chip: Chip) -> dict[str, Any]:
-    """Return by key the figures of a shipped chip that are not as shipped; empty for any other chip."""
-    if chip.name not in chip_names() or chip == _shipped_chip(chip.name):
+def changed_figures(chip: Chip, since: Chip | None = None) -> dict[str, Any]:
+    """Return by key the figures of a chip that are not as ``since`` or as shipped; empty if it does not ship."""
+    if chip.name not in chip_names():
         return {}
-    own, shipped = (dict(_quantities(msgspec.to_builtins(one))) for one in (chip, _shipped_chip(chip.name)))
-    return {key: value for key, value in own.items() if shipped.get(key) != value}
+    before = since or _shipped_chip(chip.name)
+    if chip == before:
+        return {}
+    own, other = (dict(_quantities(msgspec.to_builtins(one))) for one in (chip, before))
+    return {key: value for key, value in own.items() if other.get(key) != value}
 
 
 def chip_facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Fact]:
@@ -235,8 +241,10 @@ def _names_by_spelling() -> dict[str, str]:
 
 def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dict[str, Fact]:
     """Return all quantities of a chip by key, complete, checked and with the overrides in place."""
+    if not isinstance(name_or_path, str | PathLike):
+        raise ConfigError(f"chip: expected the name of a chip or of a .toml file, found {name_or_path!r:.80}")
     facts = dict(_facts_of(str(name_or_path), ()))
-    for key, value in _pairs(overrides or {}).items():
+    for key, value in _pairs({} if overrides is None else overrides).items():
         note, before = "", facts.get(key)
         checked = read_value(key, value, before and before.value, "override")
         if before:

@@ -15,19 +15,20 @@ class Reads:
     """A chip that notes what is read of it: ``keys`` are the dotted keys of the figures so far.
 
     What a part of the chip works out of its figures (``vmem.kernel_bytes``) is a key like any other: what else these
-    are does not matter. A figure that is itself a table (``mxu.rate_by_type``) counts as one key, all of it.
+    are does not matter. To be told to people it is ``as_stated`` in a chip's file: those figures. One that is itself a
+    table (``mxu.rate_by_type``) counts as one key, all of it.
     """
 
-    def __init__(self, chip: Chip) -> None:
+    def __init__(self, chip: Chip, *, as_stated: bool = False) -> None:
         self.keys: set[str] = set()
-        self.chip = cast("Chip", _Watched(chip, "", self.keys.add))
+        self.chip = cast("Chip", _Watched(chip, "", self.keys.add, as_stated))
 
 
 class _Watched:
     """A struct under watch. Attributes are all that can be had of it: to compare, copy or encode it would read all."""
 
-    def __init__(self, struct: msgspec.Struct, prefix: str, note: Callable[[str], None]) -> None:
-        self._watched = struct, prefix, note
+    def __init__(self, struct: msgspec.Struct, prefix: str, note: Callable[[str], None], as_stated: bool) -> None:
+        self._watched = struct, prefix, note, as_stated
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -35,10 +36,13 @@ class _Watched:
         return type(self._watched[0])
 
     def __getattr__(self, name: str) -> Any:
-        struct, prefix, note = self.__dict__["_watched"]
+        struct, prefix, note, as_stated = self.__dict__["_watched"]
+        worked_out = getattr(type(struct), name, None)
+        if as_stated and isinstance(worked_out, property):
+            return worked_out.__get__(self)
         value = getattr(struct, name)
         if isinstance(value, msgspec.Struct):
-            value = _Watched(value, f"{prefix}{name}.", note)
+            value = _Watched(value, f"{prefix}{name}.", note, as_stated)
         elif not callable(value):
             note(prefix + name)
         # Found there from now on without this function: what is read in inner loops costs no more than before.

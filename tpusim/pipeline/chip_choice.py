@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from operator import attrgetter
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from warnings import warn
@@ -47,8 +47,9 @@ def choose_chip(
     Raises ConfigError if nothing says which.
     """
     if isinstance(chip, Chip):
-        return override_chip(chip, overrides) if overrides else chip
-    if chip:
+        return override_chip(chip, {} if overrides is None else overrides)
+    # The command line gives an empty text for none.
+    if chip is not None and chip != "":
         return load_chip(chip, overrides)
     possible = made_by.possible if made_by else (program.chip,) if isinstance(program, Program) else ()
     if topology is not None and topology.chip:
@@ -60,7 +61,7 @@ def choose_chip(
     if not isinstance(program, Program) or not program.figures or not _is_called(program.chip, name):
         return load_chip(name, overrides)
     own = load_chip(name, program.figures)
-    return override_chip(own, overrides) if overrides else own
+    return override_chip(own, {} if overrides is None else overrides)
 
 
 def find_chip_name(module: Module, made_by: Provenance) -> str:
@@ -202,18 +203,19 @@ def for_chip(program: Program, chip: Chip) -> Program:
     )
 
 
-def with_figures(program: Program, chip: Chip) -> Program:
-    """Return a program with those figures of the chip it was lowered for that its name does not tell.
+def with_figures(program: Program, chip: Chip, read: Iterable[str]) -> Program:
+    """Return a program with the keys ``read`` of the chip it was lowered for, and figures that its name does not tell.
 
     A file of a chip that does not ship may be called as one that does.
     """
+    follows_from = tuple(sorted(set(read) - TEXT_KEYS))
     try:
         name = resolve_chip_name(chip.name)
     except ConfigError:
-        return program
+        return msgspec.structs.replace(program, follows_from=follows_from)
     changed = changed_figures(msgspec.structs.replace(chip, name=name))
     figures = {key: value for key, value in changed.items() if key not in TEXT_KEYS}
-    return msgspec.structs.replace(program, figures=figures) if figures else program
+    return msgspec.structs.replace(program, figures=figures, follows_from=follows_from)
 
 
 def _is_called(name: str, chip_name: str) -> bool:
@@ -224,8 +226,9 @@ def _is_called(name: str, chip_name: str) -> bool:
 _CUT_BY = (
     *("mxu.rows", "mxu.columns", "vpu.lanes", "vpu.sublanes"),
     *("cores_per_device", "vmem.capacity_bytes", "vmem.scoped_bytes", "tuple_table_granule_bytes"),
+    *("mxu.model", "mxu.settings", "vpu.model", "vpu.settings", "hbm.model"),
 )
-"""Figures of a chip that lowering goes by: a program that was lowered is what it was, whatever they become."""
+"""Figures that a program goes by which does not say what it follows from: one that ran, or was written by hand."""
 
 
 def _cut_otherwise(program: Program, chip: Chip) -> str:
@@ -234,9 +237,16 @@ def _cut_otherwise(program: Program, chip: Chip) -> str:
         return chip.name
     if chip.name not in chip_names():
         return ""
-    own = load_chip(chip.name, program.figures)
-    others = {key: found for key in _CUT_BY if (found := attrgetter(key)(chip)) != attrgetter(key)(own)}
+    keys = set(program.follows_from or _CUT_BY)
+    changed = changed_figures(chip, load_chip(chip.name, program.figures))
+    # What was read may be a table of figures.
+    others = {key: found for key, found in changed.items() if not keys.isdisjoint(_tables_of(key))}
     return _with_changes(chip.name, others) if others else ""
+
+
+def _tables_of(key: str) -> Iterator[str]:
+    """Yield a key and those of the tables that it stands in."""
+    return accumulate(key.split("."), "{}.{}".format)
 
 
 def _with_changes(name: str, figures: Mapping[str, Any]) -> str:

@@ -77,7 +77,7 @@ def _prepared(
     """Return the module to compile, and what it is compiled for."""
     loaded = load_any(program)
     if not isinstance(loaded, Module):
-        raise ConfigError(f"{program}: expected HLO text, found a lowered program, which is compiled already")
+        raise ConfigError(f"{loaded.name}: expected HLO text, found a lowered program, which is compiled already")
     made_by = provenance_of(loaded)
     check_compiler(loaded, made_by)
     return loaded, target_of(choose_chip(loaded, made_by, chip=chip, overrides=overrides))

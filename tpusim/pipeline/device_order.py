@@ -46,11 +46,12 @@ def with_device_order(
     devices = _parsed(order) if isinstance(order, str) else tuple(order)
     if sorted(devices) != list(range(len(devices))):
         raise ConfigError(f"device order: expected each device once, counted from 0, found {order!r:.200}")
+    needed = loaded.device_count if isinstance(loaded, Module) else loaded.devices_needed
+    if len(devices) != needed:
+        wanted = f"the {needed} devices of {loaded.name}" if needed > 1 else f"none, as {loaded.name} is for one device"
+        raise ConfigError(f"device order: expected {wanted}, found {len(devices)} devices")
     if isinstance(loaded, Module):
-        # The verifier says if they are others than the module's.
         return structs.replace(loaded, attributes=marked_with_order(loaded.attributes, devices, topology))
-    if len(devices) != loaded.devices_needed:
-        raise ConfigError(f"device order: expected {loaded.devices_needed} devices, found {len(devices)}")
     placed = structs.replace(moved_to(loaded, devices), device_order=devices)
     return structs.replace(placed, topology=topology) if topology else placed
 

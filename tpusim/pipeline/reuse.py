@@ -66,6 +66,20 @@ class Reuse:
             del self._keys[what]
 
 
+class Noting:
+    """Works everything out anew, and notes the keys of the figures of a chip that were read for it."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+
+    def __call__(self, stage: str, of: object, rest: Hashable, chip: Chip, compute: Callable[[Chip], T]) -> T:
+        """Return what ``compute`` makes on ``chip``."""
+        reads = Reads(chip, as_stated=True)
+        result = compute(reads.chip)
+        self.keys |= reads.keys
+        return result
+
+
 def no_reuse(stage: str, of: object, rest: Hashable, chip: Chip, compute: Callable[[Chip], T]) -> T:
     """Work it out anew."""
     return compute(chip)

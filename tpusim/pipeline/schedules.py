@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from msgspec import structs
 
@@ -24,11 +25,11 @@ SCHEDULES = ("given", "retiled", "compiled")
 """As the text has it; the same kernels with tiles and places chosen anew for the chip; compiled anew for the chip."""
 
 
-def check_schedule(schedule: str) -> None:
+def check_schedule(schedule: Any) -> None:
     """Refuse a schedule that is none of ``SCHEDULES``; an empty one leaves the choice to the program."""
-    if schedule and schedule not in SCHEDULES:
-        hint = did_you_mean(str(schedule), SCHEDULES)
-        raise ConfigError(f"schedule: expected one of {', '.join(SCHEDULES)}, found {schedule!r}{hint}")
+    if schedule not in ("", None, *SCHEDULES):
+        hint = did_you_mean(schedule, SCHEDULES) if isinstance(schedule, str) else ""
+        raise ConfigError(f"schedule: expected one of {', '.join(SCHEDULES)}, found {schedule!r:.80}{hint}")
 
 
 def check_lowered(program: Program, schedule: str) -> None:
@@ -40,6 +41,7 @@ def check_lowered(program: Program, schedule: str) -> None:
 
 def resolved_schedule(program: Module | Program, schedule: str) -> str:
     """Return the schedule that a program runs under: the one that is asked for, else its own, else ours."""
+    check_schedule(schedule)
     return schedule or ("compiled" if isinstance(program, Module) and not program.is_scheduled else "given")
 
 
@@ -53,7 +55,6 @@ def with_schedule(
     it slower; without a price they stay. Raises ProgramError if the module is wrong, UnsupportedError if
     it cannot be had as is wanted.
     """
-    check_schedule(schedule)
     schedule = resolved_schedule(module, schedule)
     if schedule == "given" and module.is_scheduled:
         return module, made_by

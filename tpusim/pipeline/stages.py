@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from math import inf
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module, with_devices, with_own_names
 from tpusim.ir.ops import OPERATIONS
-from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, SEED, check_count
+from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, SEED, check_count, is_number
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.capacity import check_capacity
 from tpusim.pipeline.chip_choice import (
@@ -35,7 +36,7 @@ from tpusim.pipeline.chip_choice import (
     with_figures,
 )
 from tpusim.pipeline.result import Result
-from tpusim.pipeline.reuse import Reusing, no_reuse
+from tpusim.pipeline.reuse import Noting, Reusing, no_reuse
 from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.module import Program
@@ -98,9 +99,10 @@ def lower(
     schedule: str = "",
 ) -> Program:
     """Return the lowered program of what ``simulate`` takes, without running it."""
-    found = prepare(program, chip, topology, overrides, default_trip_count, schedule)
+    noting = Noting()
+    found = prepare(program, chip, topology, overrides, default_trip_count, schedule, reuse=noting)
     # One that was lowered before is for the chip that it was for.
-    return found.program if found.module is None else with_figures(found.program, found.chip)
+    return found.program if found.module is None else with_figures(found.program, found.chip, noting.keys)
 
 
 def simulate(
@@ -141,14 +143,15 @@ def simulate(
 
     rest = default_trip_count, schedule
     lowered, machine, slice_, module, used = _lowered(program, chip, topology, overrides, *rest, reuse=reuse)
-    if isinstance(beside, str | Path | Module | Program):
+    if isinstance(beside, Module | Program | str | Mapping) or not isinstance(beside, Iterable):
         raise ConfigError(f"beside: expected a list of programs, found {beside!r:.80}")
     others = [_lowered(other, machine, slice_, None, *rest, reuse=reuse).program for other in beside]
     check_topology(slice_, [lowered, *others], machine)
     for one in () if allow_overflow else (lowered, *others):
         check_capacity(one, machine)
-    if timeout_us is not None and not 0 < timeout_us <= _LONGEST_US:
-        raise ConfigError(f"timeout: expected microseconds above 0 and at most {_LONGEST_US:g}, found {timeout_us}")
+    if timeout_us is not None and not (is_number(timeout_us, _LONGEST_US) and timeout_us):
+        wanted = f"microseconds above 0 and at most {_LONGEST_US:g}"
+        raise ConfigError(f"timeout: expected {wanted}, found {timeout_us!r:.80}")
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
     paces = [_pace(pace) for pace in (infeed, outfeed)]
     options = RunOptions(warm, None, timeout_seconds, *paces)
@@ -339,9 +342,11 @@ def prepare(
     overrides: Mapping[str, Any] | None = None,
     default_trip_count: int = DEFAULT_TRIPS,
     schedule: str = "",
+    *,
+    reuse: Reusing = no_reuse,
 ) -> Prepared:
     """Return what a run by itself begins with; arguments and errors are those of ``simulate``."""
-    found = _lowered(program, chip, topology, overrides, default_trip_count, schedule)
+    found = _lowered(program, chip, topology, overrides, default_trip_count, schedule, reuse=reuse)
     check_topology(found.topology, [found.program], found.chip)
     return found
 
@@ -411,4 +416,6 @@ def load_any(program: Module | Program | str | Path) -> Module | Program:
     """Return a program, read from its file if need be: a lowered one by its ending, everything else as a module."""
     if isinstance(program, Module | Program):
         return program
+    if not isinstance(program, str | PathLike):
+        raise ConfigError(f"program: expected a module, a lowered program or the name of a file, found {program!r:.80}")
     return load_program(program) if str(program).endswith(".json") else load(program)

@@ -39,8 +39,8 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False
 class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """What the machine runs, and what is asked of it again and again, computed once.
 
-    ``chip`` is the name of the chip it was lowered for, ``figures`` by key those of it that are not as it ships, and
-    ``file`` what the lines count in.
+    ``chip`` is the name of the chip it was lowered for, ``figures`` by key those of it that are not as it ships,
+    ``follows_from`` the keys of those that its steps were worked out from, and ``file`` what the lines count in.
 
     ``argument_bytes`` and ``output_bytes`` are physical: tiles padded, a tuple result's table of addresses included.
     ``alias_bytes`` are those of outputs that are written over arguments. ``schedule`` names the instruction at each
@@ -52,6 +52,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     name: str
     chip: str
     figures: dict[str, bool | int | float | str | tuple[str, ...]] = {}
+    follows_from: tuple[str, ...] = ()
     steps: tuple[AnyStep, ...]
     buffers: tuple[Buffer, ...] = ()
     schedule: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -71,7 +71,7 @@ def scale(
     ``items`` names what a run makes, a variable or a product of some (``batch*seq``); by default ``batch``, where there
     is one. ``price`` is that of an hour of a chip. Raises ConfigError where no program or variable is found.
     """
-    found, refused = _made(programs, values or {})
+    found, refused = _made(programs, {} if values is None else _listed(values))
     runs = [_Run(*run, schedule) for run in product(found, chips or ("",), topologies or ("",))]
     rows = []
     for number, run in enumerate(runs):
@@ -136,6 +136,19 @@ def _made(
     if not found:
         raise errors[0]
     return found, refused
+
+
+def _listed(values: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return values by the name of a parameter, each list whole; refuse what is none, or has none."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"values: expected lists of values by the name of a parameter, found {values!r:.80}")
+    listed = dict[str, list[Any]]()
+    for name, given in values.items():
+        is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+        if not (is_list and (found := list(given))):
+            raise ConfigError(f"values: expected a list with a value of {name!r} at least, found {given!r:.80}")
+        listed[name] = found
+    return listed
 
 
 def _row(run: _Run, items: str, price: float | None) -> ScaleRow:

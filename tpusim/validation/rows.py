@@ -30,8 +30,9 @@ FileNames = Annotated[str, Meta(min_length=1, description="names of files beside
 
 _OF_FILES = (FileName, FileNames)
 
-# The indexes that ship name programs of each other's folders.
-_SHIPPED = Path(__file__).parents[2] / "traces"
+_MARK = "tpusim-indexes.txt"
+"""A file of this name in the folder above that of an index lets it name files of the folders beside its own."""
+
 _OUTSIDE = ContextVar("_OUTSIDE", default=False)
 
 
@@ -99,8 +100,8 @@ def _types_of(kind: type[Row]) -> dict[str, Any]:
 
 
 def _require_inside(folder: Path, where: str, names: str) -> None:
-    """Refuse names of files outside the folder of an index."""
-    root = _SHIPPED if folder.is_relative_to(_SHIPPED) else folder
+    """Refuse names of files outside the folder of an index, or outside the one above it, if that is marked."""
+    root = folder.parent if (folder.parent / _MARK).is_file() else folder
     for name in names.split():
         if not (_OUTSIDE.get() or Path(normpath(folder / name)).is_relative_to(root)):
             raise ConfigError(f"{where}: expected a file in the folder of the index (or --outside), found {name!r}")

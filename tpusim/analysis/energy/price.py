@@ -7,6 +7,7 @@ import msgspec
 from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.figures import load_price_table
+from tpusim.limits import is_number
 from tpusim.units import PS_PER_SECOND, SECONDS_PER_HOUR
 
 _MILLION = 10**6
@@ -34,7 +35,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 def run_cost(chip: Chip, total_ps: int, devices: int, price: float | None = None, tokens: float = 0.0) -> Cost | None:
     """Return what a run of some devices costs, at a price for an hour of a chip or the listed one; None without one."""
     for name, found in (("price", price), ("tokens", tokens)):
-        if found is not None and not 0 <= found <= _MOST:
+        if found is not None and not is_number(found, _MOST):
             raise ConfigError(f"{name}: expected a number from 0, found {found!r:.80}")
     date = load_price_table().date if price is None else ""
     price = listed_price(chip) if price is None else price

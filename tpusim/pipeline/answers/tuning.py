@@ -8,7 +8,7 @@ from typing import Any
 
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.tuning import Candidate
-from tpusim.errors import TpusimError
+from tpusim.errors import ConfigError, TpusimError
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.pipeline.answers.shown import RankedPrograms
@@ -23,6 +23,8 @@ def rank(programs: Mapping[Any, Module | str | Path], chip: Chip | str | None = 
 
     What cannot be read, or does not fit the chip, stands last, with the reason.
     """
+    if not isinstance(programs, Mapping):
+        raise ConfigError(f"rank: expected programs by what tells them apart, found {programs!r:.80}")
     return ranked(programs.items(), chip)
 
 
