@@ -550,7 +550,7 @@ CUSTOM_WORK: dict[str, WorkRule] = {
 
 # Left behind by the partitioner, the allocator and the scheduler; no code is made of them.
 FREE_TARGETS = frozenset(
-    "AllocateBuffer AssumeGatherIndicesInBound ConcatBitcast LayoutConstraint"
+    "AllocateBuffer AssumeGatherIndicesInBound ConcatBitcast LayoutConstraint MoveToDevice MoveToHost"
     " PrepareAsyncCallDone PrepareAsyncCallStart SPMDFullToShardShape SPMDShardToFullShape Sharding"
     " annotate_device_placement xla.sdy.FuncResultSharding".split()
 )
