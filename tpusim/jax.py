@@ -18,6 +18,7 @@ from msgspec import structs
 
 from tpusim.errors import ConfigError
 from tpusim.frontends.kept import kept_text
+from tpusim.frontends.memory_kinds import lost_moves, memory_spaces, with_marks
 from tpusim.frontends.partition import partitioned_text
 from tpusim.frontends.xla import module_text
 from tpusim.hardware.load import load_chip, resolve_chip_name
@@ -127,9 +128,11 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     chip = resolve_chip_name(chip)
     shapes = _jax().tree.map(_shape_of, (arguments, keywords))
     lowered = _lowered(function, chip, *shapes)
-    text = partitioned_text(lowered.compiler_ir("stablehlo"))
-    whole = text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), _name_of(function))
-    module, ids = _module(function, chip, whole), [device.id for device in _mesh_devices(shapes)]
+    given = lowered.compiler_ir("stablehlo")
+    text = partitioned_text(given)
+    marks = lost_moves(text, str(given)) if text else memory_spaces(given)
+    text = with_marks(text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), _name_of(function)), marks)
+    module, ids = _module(function, chip, text), [device.id for device in _mesh_devices(shapes)]
     # In the order of their numbers devices are as JAX itself lays them, which a run takes for granted.
     if ids == sorted(ids) or len(ids) != module.device_count:
         return module

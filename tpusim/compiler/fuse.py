@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
+from tpusim.compiler.host.moves import is_on_host
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationName, Symbol
@@ -435,6 +436,8 @@ def _is_kernel(node: Node) -> bool:
     if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
         return False
     if node.is_small and all(operand.is_small for operand in node.operands):
+        return False
+    if is_on_host(node):
         return False
     return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS
 

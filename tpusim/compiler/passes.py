@@ -9,6 +9,8 @@ from tpusim.compiler.collectives import combine, leave_to_slice, start_early
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.flatten import flatten
 from tpusim.compiler.fuse import fuse
+from tpusim.compiler.host.annotations import name_moves, settle_moves
+from tpusim.compiler.host.moves import start_moves
 from tpusim.compiler.inline import inline
 from tpusim.compiler.kernels.copies import copy_what_is_kept, take_apart
 from tpusim.compiler.kernels.emitters import choose_emitters
@@ -32,11 +34,13 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("manual", localise),
     ("inline", inline),
     ("flatten", flatten),
+    ("host-memory", name_moves),
     ("simplify", simplify),
     ("reshapes", move_reshapes),
     ("decompose", decompose),
     ("clean-up", simplify),
     ("row-window", make_row_windows),
+    ("host-moves", settle_moves),
     ("layouts", assign_layouts),
     ("buffers", allocate_stacks),
     ("fuse", fuse),
@@ -47,6 +51,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("emitters", choose_emitters),
     ("algorithms", leave_to_slice),
     ("order", schedule),
+    ("host-copies", start_moves),
     ("place", place),
     ("scoped", state_scoped),
     ("collectives", start_early),

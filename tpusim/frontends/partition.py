@@ -22,7 +22,7 @@ def partitioned_text(program: Any) -> str:
     Empty as well where XLA does not partition it, or this jaxlib is not one that has been tried: then it stays whole.
     """
     with suppress(ImportError, AttributeError, TypeError, KeyError, ValueError):
-        module = _parsed(program) if isinstance(program, bytes) else program
+        module = parsed(program) if isinstance(program, bytes) else program
         attributes = module.operation.attributes
         replicas, partitions = (attributes[f"mhlo.num_{what}"].value for what in ("replicas", "partitions"))
         if replicas == 1 and 1 < partitions <= DEVICES.most:
@@ -30,7 +30,8 @@ def partitioned_text(program: Any) -> str:
     return ""
 
 
-def _parsed(content: bytes) -> Any:
+def parsed(content: bytes) -> Any:
+    """Return jaxlib's own form of StableHLO in text or bytecode."""
     from jaxlib.mlir import ir
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
     from jaxlib.mlir.dialects import chlo, sdy, stablehlo

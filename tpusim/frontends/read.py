@@ -14,7 +14,8 @@ from typing import Final
 
 from tpusim.apart import read_apart
 from tpusim.errors import ProgramError
-from tpusim.frontends.partition import BYTECODE, partitioned_text
+from tpusim.frontends.memory_kinds import MEMORY_KIND, lost_moves, memory_spaces, with_marks
+from tpusim.frontends.partition import BYTECODE, parsed, partitioned_text
 from tpusim.frontends.xla import jaxlib, module_text
 from tpusim.limits import bounded
 from tpusim.source import SourceText
@@ -76,7 +77,8 @@ def _from_stablehlo(content: bytes, name: str) -> str:
     """Return the HLO text of what each device runs of an MLIR module."""
     text = _whole_stablehlo(content, name)
     # Where nothing says that devices share an array, each of them runs it all.
-    return (partitioned_text(content) if _SHARED in text else "") or text
+    part = partitioned_text(content) if _SHARED in text else ""
+    return with_marks(part, lost_moves(part, text)) if part else text
 
 
 def _whole_stablehlo(content: bytes, name: str) -> str:
@@ -88,7 +90,8 @@ def _whole_stablehlo(content: bytes, name: str) -> str:
     # XLA's errors are of a class that jaxlib makes itself, below this one.
     except RuntimeError as error:
         raise _refused(content, name, str(error), library.version) from error
-    return module_text(computation.get_hlo_module(), what)
+    text = module_text(computation.get_hlo_module(), what)
+    return with_marks(text, memory_spaces(parsed(content))) if MEMORY_KIND.encode() in content else text
 
 
 def _refused(content: bytes, name: str, reason: str, version: str) -> ProgramError:

@@ -105,9 +105,11 @@ def front_end_form(module: Module) -> Module:
     Raises UnsupportedError for arrays of too many dimensions to compile.
     """
     from tpusim.undo.defuse import defuse, is_plain, made_at_once
+    from tpusim.undo.host import name_moves
 
     verify_module(module)
     for instruction in (one for computation in module.computations for one in computation):
         if fault := RANK.fault(max([leaf.rank for leaf in leaves(instruction.shape)], default=0)):
             raise UnsupportedError(f"{instruction.name}: {fault}")
-    return made_at_once(module) if is_plain(module) else defuse(module)
+    named = name_moves(module)
+    return made_at_once(named) if is_plain(named) else defuse(named)

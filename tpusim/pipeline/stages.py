@@ -35,6 +35,7 @@ from tpusim.pipeline.chip_choice import (
     provenance_of,
     with_figures,
 )
+from tpusim.pipeline.host import host_warnings
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.reuse import Noting, Reusing, no_reuse
 from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
@@ -386,6 +387,8 @@ def _lowered(
     rest = used, slice_, default_trip_count
     scheduled = reuse("schedule", loaded, rest, machine, lambda chip: _scheduled(loaded, made_by, chip, *rest))
     lowered = reuse("lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, default_trip_count))
+    if missing := tuple(host_warnings(loaded, scheduled[0])):
+        lowered = structs.replace(lowered, warnings=lowered.warnings + missing)
     return Prepared(on_slice(lowered, machine, slice_), machine, slice_, scheduled[0], used)
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+from tpusim.compiler.host.held import is_to_host
 from tpusim.compiler.layouts.bitcasts import carried_order, is_bitcast, stays
 from tpusim.compiler.layouts.orders import (
     Order,
@@ -52,6 +53,7 @@ from tpusim.ir.ops import (
     RELAYOUTS,
     SORTS,
 )
+from tpusim.semantics.host_memory import move_of
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -159,7 +161,7 @@ class _Assignment:
             return ()
         if node.opcode in _FOLLOWS:
             return [(operand, mine) for operand in node.operands if _rank(operand) == len(mine)]
-        if node.opcode == "scatter":
+        if node.opcode == "scatter" or is_to_host(node):
             return [(node.operands[0], mine)]
         if node.opcode == "transpose":
             return [(node.operands[0], tuple(node.attributes["dimensions"][d] for d in mine))]
@@ -347,6 +349,16 @@ def _default(self: _Assignment, node: Node) -> Order:
     return tuple(reversed(range(node.array.rank)))
 
 
+def _custom_call(self: _Assignment, node: Node) -> Order:
+    """What is moved to the host is brought into order before, what comes from there after."""
+    if not move_of(node.attributes):
+        return _default(self, node)
+    order = self.settled(node.operands[0])
+    order = self.wanted.get(node, order) if is_to_host(node) else order
+    node.take([self.ordered(node.operands[0], order)])
+    return order
+
+
 def _alike(self: _Assignment, node: Node) -> Order:
     """Operands of other sizes, and the result, all in the default order."""
     order = tuple(reversed(range(node.array.rank)))
@@ -441,6 +453,7 @@ def _scatter(self: _Assignment, node: Node) -> Order:
 _ASSIGN: dict[str, Callable[[_Assignment, Node], Order]] = {
     **dict.fromkeys(KEEPS_LAYOUT & (LINEAR_ALGEBRA | SORTS), _alike),
     "convolution": _product,
+    "custom-call": _custom_call,
     "dot": _product,
     "gather": _gather,
     "get-tuple-element": _element,

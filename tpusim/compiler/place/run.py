@@ -36,7 +36,7 @@ def place(draft: Draft, target: Target) -> None:
     for home in moved:
         room.take(home.stretches)
     _note(target, lives, wanted, moved)
-    set_spaces(draft, lives, moved, target.fast_space)
+    set_spaces(draft, lives.parts, lambda part: lives.home(part) in moved, target.fast_space)
     kept = dict.fromkeys(border for border in borders if border.home(lives) in moved)
     for border in borders:
         if border not in kept:

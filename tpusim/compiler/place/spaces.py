@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec.structs import replace
 
-from tpusim.compiler.place.lives import Home, Lives
 from tpusim.draft import Draft, Node
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
+Value = tuple[int, ...]
+"""The value of one part of a shape: none for a flag."""
 
-def set_spaces(draft: Draft, lives: Lives, moved: set[Home], space: int) -> None:
-    """Let all that lies in the homes ``moved`` be in that memory space."""
+
+def set_spaces(
+    draft: Draft, parts: Mapping[str, Sequence[Value]], is_moved: Callable[[Value], bool], space: int
+) -> None:
+    """Let all values that move be in a memory space; ``parts`` has by name the values of every instruction."""
     graphs = draft.running()
     orders = [graph.order() for graph in graphs]
     for node in (node for nodes in orders for node in nodes):
-        homes = [lives.home(part) for part in lives.parts.get(node.name, ())]
-        if any(home in moved for home in homes):
-            node.shape = _moved(node.shape, iter(homes), moved, space)
+        moved = [is_moved(part) for part in parts.get(node.name, ())]
+        if any(moved):
+            node.shape = _moved(node.shape, iter(moved), space)
     for node in (node for nodes in orders for node in nodes):
         if node.opcode == "fusion":
             match_fusion(node, draft)
 
 
-def _moved(shape: Shape, homes: Iterator[Home | None], moved: set[Home], space: int) -> Shape:
-    home = next(homes)
+def _moved(shape: Shape, moved: Iterator[bool], space: int) -> Shape:
+    is_moved = next(moved)
     if isinstance(shape, TupleShape):
-        return TupleShape(tuple(_moved(element, homes, moved, space) for element in shape.elements))
-    return in_space(shape, space) if home in moved and isinstance(shape, ArrayShape) else shape
+        return TupleShape(tuple(_moved(element, moved, space) for element in shape.elements))
+    return in_space(shape, space) if is_moved and isinstance(shape, ArrayShape) else shape
 
 
 @lru_cache(maxsize=1 << 12)

@@ -543,7 +543,7 @@ def compiler_work(instruction: Instruction) -> WorkRule | None:
 
 # Left behind by the partitioner, the allocator and the scheduler; no code is made of them.
 FREE_TARGETS = frozenset(
-    "AllocateBuffer AssumeGatherIndicesInBound ConcatBitcast LayoutConstraint"
+    "AllocateBuffer AssumeGatherIndicesInBound ConcatBitcast LayoutConstraint MoveToDevice MoveToHost"
     " PrepareAsyncCallDone PrepareAsyncCallStart SPMDFullToShardShape SPMDShardToFullShape Sharding"
     " annotate_device_placement xla.sdy.FuncResultSharding".split()
 )

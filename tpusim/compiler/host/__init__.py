@@ -1,0 +1,1 @@
+"""Host memory: what lies there, and the copies to it and from it."""
