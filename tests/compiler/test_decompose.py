@@ -485,6 +485,20 @@ def test_a_division_by_a_number_is_a_product_with_its_reciprocal(number, stays):
         assert close(values(made, x), x / np.float64(number), "divide")
 
 
+@pytest.mark.parametrize(("dtype", "number"), [("c64", "(2, 1)"), ("c128", "(3, 0)"), ("f32", "nan(0x400001)")])
+def test_what_has_no_reciprocal_stays_a_divisor(dtype, number):
+    """A complex number, whose division is taken apart otherwise, and a NaN, also one with a payload."""
+    entry = f"""
+    x = {dtype}[4] parameter(0)
+    c = {dtype}[] constant({number})
+    d = {dtype}[4] broadcast(c), dimensions={{}}
+    ROOT out = {dtype}[4] divide(x, d)
+    """
+    module, made = decomposed(entry)
+    x = normal(4).astype({"c64": np.complex64, "c128": np.complex128, "f32": np.float32}[dtype])
+    np.testing.assert_allclose(values(made, x), values(module, x), rtol=1e-6)
+
+
 FOURIER = [
     ("FFT", (3, 300), (300,)),
     ("FFT", (2, 1024), (1024,)),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.compiler.simplify.rules import splat_text
 from tpusim.draft import Node
+from tpusim.ir.module import Literal
+from tpusim.semantics.scalars import literal_number
 
 
 @decomposes("divide", tolerance=1e-6)
@@ -15,16 +19,13 @@ def by_a_constant(build: Build, node: Node) -> Node | None:
     Source: XLA, AlgebraicSimplifier (HandleDivide); programs compiled ahead of time.
     """
     numerator, denominator = node.operands
-    text = splat_text(denominator)
-    if not node.array.rank or not text or float(text) in (0.0, _INFINITE, -_INFINITE):
-        return None
     # A reciprocal of eight bits is too far from it, or beyond them.
-    if not node.array.dtype.is_float or node.array.dtype.bits <= 8:
+    if not node.array.rank or not node.array.dtype.is_float or node.array.dtype.bits <= 8:
         return None
-    return build.apply("multiply", numerator, build.splat(1 / float(text), node))
-
-
-_INFINITE = float("inf")
+    number = literal_number(Literal(splat_text(denominator)))
+    if not number or not isfinite(number):
+        return None
+    return build.apply("multiply", numerator, build.splat(1 / number, node))
 
 
 @decomposes("compare")
