@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from tpusim.compiler.decompose.rules import TOLERANCES
+from tpusim.compiler.decompose.rules import TOLERANCES, tolerance
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
 from tpusim.limits import BLOCKS
 from tpusim.pipeline.stages import check, execute
+from tpusim.shapes.dtype import DTYPES
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -45,6 +47,16 @@ def values(module, *inputs):
 def close(found, expected, opcode):
     """Return whether values are as near to the expected ones as the table of tolerances says."""
     return np.abs(found - expected).max() <= TOLERANCES[opcode] * np.abs(expected).max()
+
+
+def divided(dtype, number):
+    """Return a program that divides four numbers by one, and what is made of it."""
+    return decomposed(f"""
+    x = {dtype}[4] parameter(0)
+    c = {dtype}[] constant({number})
+    d = {dtype}[4] broadcast(c), dimensions={{}}
+    ROOT out = {dtype}[4] divide(x, d)
+    """)
 
 
 def normal(*sizes):
@@ -425,13 +437,7 @@ def test_an_update_known_to_lie_inside_is_not_looked_at(start, is_inside):
 
 def test_a_division_in_eight_bits_stays_one():
     """The reciprocal of 3 has too few digits, that of 2**-9 is beyond them."""
-    entry = """
-    x = f8e4m3fn[4] parameter(0)
-    c = f8e4m3fn[] constant(3)
-    d = f8e4m3fn[4] broadcast(c), dimensions={}
-    ROOT out = f8e4m3fn[4] divide(x, d)
-    """
-    assert decomposed(entry)[1].entry.root.opcode == "divide"
+    assert divided("f8e4m3fn", "3")[1].entry.root.opcode == "divide"
 
 
 DYNAMIC = """
@@ -488,15 +494,28 @@ def test_a_division_by_a_number_is_a_product_with_its_reciprocal(number, stays):
 @pytest.mark.parametrize(("dtype", "number"), [("c64", "(2, 1)"), ("c128", "(3, 0)"), ("f32", "nan(0x400001)")])
 def test_what_has_no_reciprocal_stays_a_divisor(dtype, number):
     """A complex number, whose division is taken apart otherwise, and a NaN, also one with a payload."""
-    entry = f"""
-    x = {dtype}[4] parameter(0)
-    c = {dtype}[] constant({number})
-    d = {dtype}[4] broadcast(c), dimensions={{}}
-    ROOT out = {dtype}[4] divide(x, d)
-    """
-    module, made = decomposed(entry)
+    module, made = divided(dtype, number)
     x = normal(4).astype({"c64": np.complex64, "c128": np.complex128, "f32": np.float32}[dtype])
     np.testing.assert_allclose(values(made, x), values(module, x), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [("f32", "1e-39"), ("f32", "3e38"), ("bf16", "1e-39"), ("f16", "6e-8"), ("f16", "1e-5"), ("f16", "60000")],
+)
+def test_a_division_stays_whose_reciprocal_is_not_normal(dtype, number):
+    """It would be infinite, or have too few digits."""
+    assert divided(dtype, number)[1].entry.root.opcode == "divide"
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("bf16", "3"), ("bf16", "0.1"), ("f16", "3"), ("f16", "0.1")])
+def test_a_reciprocal_of_16_bits_is_as_near_as_its_type_allows(dtype, number):
+    """The TPU compiler multiplies by it too: of 3 by 0.334 in bf16, by 0.33325 in f16."""
+    module, made = divided(dtype, number)
+    assert made.entry.root.opcode == "multiply"
+    x = (1 + 99 * np.abs(normal(4))).astype({"bf16": ml_dtypes.bfloat16, "f16": np.float16}[dtype])
+    found, whole = (np.float64(values(each, x)) for each in (made, module))
+    assert (np.abs(found - whole) <= tolerance("divide", DTYPES[dtype]) * np.abs(whole)).all()
 
 
 FOURIER = [
