@@ -518,6 +518,14 @@ def test_a_reciprocal_of_16_bits_is_as_near_as_its_type_allows(dtype, number):
     assert (np.abs(found - whole) <= tolerance("divide", DTYPES[dtype]) * np.abs(whole)).all()
 
 
+def test_a_reciprocal_has_all_digits_of_a_wide_type():
+    """Nine are enough for f32, 17 for f64."""
+    _, made = divided("f64", "3")
+    assert made.entry.root.opcode == "multiply"
+    x = np.float64([1, 7, -5, 1e9])
+    np.testing.assert_allclose(values(made, x), x / 3, rtol=3e-16)
+
+
 FOURIER = [
     ("FFT", (3, 300), (300,)),
     ("FFT", (2, 1024), (1024,)),
