@@ -15,7 +15,7 @@ from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
 from tpusim.limits import BLOCKS
 from tpusim.pipeline.stages import check, execute
-from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -524,6 +524,50 @@ def test_a_reciprocal_has_all_digits_of_a_wide_type():
     assert made.entry.root.opcode == "multiply"
     x = np.float64([1, 7, -5, 1e9])
     np.testing.assert_allclose(values(made, x), x / 3, rtol=3e-16)
+
+
+def sum_of(dtype, term):
+    """Return a program that sums up the rows of a term of a matrix ``x`` and a number per row, and what it becomes."""
+    add = ADD.replace("f32", dtype)
+    return decomposed(
+        f"""
+    x = {dtype}[4,128] parameter(0)
+    w = {dtype}[4] parameter(1)
+    b = {dtype}[4,128] broadcast(w), dimensions={{0}}
+    t = {dtype}[4,128] {term}
+    z = {dtype}[] constant(0)
+    ROOT out = {dtype}[4] reduce(t, z), dimensions={{1}}, to_apply=add
+    """,
+        add,
+    )
+
+
+@pytest.mark.parametrize(("dtype", "large"), [("f16", 1024), ("f8e5m2", 1024), ("f8e4m3fn", 256)])
+def test_a_factor_stays_in_a_sum_that_could_overflow_without_it(dtype, large):
+    """128 times such a number is more than its type holds, 128 times its 128th part is not."""
+    _, made = sum_of(dtype, "multiply(x, b)")
+    x = np.full((4, 128), large, numpy_dtype(DTYPES[dtype]))
+    assert (np.float64(values(made, x, np.full(4, 2**-7, x.dtype))) == large).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
+def test_a_factor_goes_before_a_sum_in_types_that_reach_far(dtype):
+    """One multiplication per row and not per element."""
+    whole, made = sum_of(dtype, "multiply(b, x)")
+    (product,) = (i for i in made.entry.instructions if i.opcode == "multiply")
+    assert product.shape.dimensions == (4,)
+    x, w = (each.astype(numpy_dtype(DTYPES[dtype])) for each in (1 + np.abs(normal(4, 128)), normal(4)))
+    found, expected = (np.float64(values(each, x, w)) for each in (made, whole))
+    np.testing.assert_allclose(found, expected, rtol=tolerance("reduce", DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_a_sign_goes_before_a_sum(dtype):
+    """In every type, since sums are rounded alike on both sides of 0."""
+    whole, made = sum_of(dtype, "negate(x)")
+    assert made.entry.root.opcode == "negate"
+    x, w = (each.astype(numpy_dtype(DTYPES[dtype])) for each in (normal(4, 128), normal(4)))
+    assert (values(made, x, w) == values(whole, x, w)).all()
 
 
 FOURIER = [
