@@ -720,6 +720,22 @@ def test_a_product_with_a_vector_is_a_sum_of_products(a, b, named, result, einsu
     assert close(values(made, left, right), np.einsum(einsum, np.float64(left), np.float64(right)), "reduce")
 
 
+@pytest.mark.parametrize("dtype", ["c64", "f64", "s32"])
+def test_a_product_with_a_vector_keeps_what_f32_does_not_hold(dtype):
+    """Imaginary parts, and the digits of wider numbers, which cancel here."""
+    module, made = decomposed(f"""
+    a = {dtype}[4,2] parameter(0)
+    b = {dtype}[2] parameter(1)
+    ROOT out = f32[4] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+    """)
+    large = np.full((4, 2), 2**24 + 1)
+    a, b = (each.astype(numpy_dtype(DTYPES[dtype])) for each in (large, np.array([1, -1])))
+    a[:, 1] -= 1
+    if dtype == "c64":
+        a, b = a + 1j, b + 1j
+    assert (values(made, a, b) == values(module, a, b)).all()
+
+
 @pytest.mark.parametrize(
     ("weights", "broadcast", "named", "is_one"),
     [
