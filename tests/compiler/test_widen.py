@@ -42,3 +42,27 @@ def test_nothing_is_rounded_inside_a_kernel(chip):
     expected = (x.astype(np.float32) + y.astype(np.float32)) ** 2
     assert (wide == expected).all()
     assert (narrow == expected.astype(ml_dtypes.bfloat16)).all()
+
+
+def widened(entry):
+    """Return a program of an entry's lines, and what the compiler makes of it."""
+    module = parse_module(SourceText("test", f"HloModule test\n{ADD}\nENTRY main {{\n{entry}\n}}\n"))
+    return module, compile_module(module, Target(load_chip("v5e")))
+
+
+ADD = "add { a = bf16[] parameter(0)  b = bf16[] parameter(1)  ROOT c = bf16[] add(a, b) }"
+
+
+def test_sizes_that_are_known_at_run_time_are_kept():
+    """Rows beyond the fifth are no part of the sum."""
+    module, made = widened("""
+    x = bf16[8,128] parameter(0)
+    n = s32[] parameter(1)
+    d = bf16[<=8,128] set-dimension-size(x, n), dimensions={0}
+    y = bf16[<=8,128] multiply(d, d)
+    z = bf16[] constant(0)
+    ROOT r = bf16[128] reduce(y, z), dimensions={0}, to_apply=add
+    """)
+    inputs = {"in0": np.full((8, 128), 3, ml_dtypes.bfloat16), "in1": np.int32(5)}
+    for each in (module, made):
+        assert (execute(each, inputs, precision="exact", chip="v5e") == 45).all()
