@@ -11,7 +11,7 @@ import pytest
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.hardware.load import load_chip
-from tpusim.pipeline.stages import execute
+from tpusim.pipeline.stages import check, execute
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -66,3 +66,20 @@ def test_sizes_that_are_known_at_run_time_are_kept():
     inputs = {"in0": np.full((8, 128), 3, ml_dtypes.bfloat16), "in1": np.int32(5)}
     for each in (module, made):
         assert (execute(each, inputs, precision="exact", chip="v5e") == 45).all()
+
+
+@pytest.mark.parametrize("dtype", ["s16", "bf16"])
+def test_random_bits_are_as_many_as_those_of_what_they_round(dtype):
+    """They round bf16, not f32."""
+    module, made = widened(f"""
+    x = bf16[8,128] parameter(0)
+    n = u16[8,128] parameter(1)
+    y = bf16[8,128] add(x, x)
+    ROOT r = {dtype}[8,128] stochastic-convert(y, n)
+    """)
+    draw = np.random.default_rng(7)
+    x = draw.standard_normal((8, 128)).astype(ml_dtypes.bfloat16)
+    inputs = {"in0": x, "in1": draw.integers(0, 2**16, (8, 128)).astype(np.uint16)}
+    whole, kernels = (execute(each, inputs, precision="exact", chip="v5e") for each in (module, made))
+    assert (whole == kernels).all()
+    assert check(made) == []

@@ -361,8 +361,8 @@ MOVES_ONLY: Final = (
 )
 """Opcodes that move or name data but compute nothing; what a fusion or custom call computes is counted elsewhere."""
 
-SEES_BITS: Final = _named("bitcast-convert reduce-precision")
-"""The result depends on how the operand's numbers are written."""
+SEES_BITS: Final = _named("bitcast-convert reduce-precision stochastic-convert")
+"""The result depends on how the operand's numbers are written, or the instruction on how many bits they have."""
 
 MAKES_SUBNORMALS: Final = _named("add divide exponential multiply power remainder subtract")
 """The result may lie below the normal numbers where no operand does."""
