@@ -83,6 +83,19 @@ def test_running_sums_go_by_blocks_of_128(length, pad, turn):
     assert len(wide) == (2 if length == 1000 else 3)
 
 
+@pytest.mark.parametrize(("number", "is_apart"), [("0", True), ("0.0", True), ("5", False)])
+def test_running_sums_begin_once(number, is_apart):
+    """What they begin with is in every block, and again in the sum of the blocks: it must be nothing."""
+    entry = f"""
+    x = f32[300] parameter(0)
+    start = f32[] constant({number})
+    ROOT out = f32[300] reduce-window(x, start), window={{size=300 pad=299_0}}, to_apply=add
+    """
+    _, made = decomposed(entry, ADD)
+    assert (values(made, np.ones(300, np.float32)) == float(number) + np.arange(1, 301)).all()
+    assert (opcodes(made)["reduce-window"] > 1) == is_apart
+
+
 def test_running_products_down_the_columns():
     """The dimension of the window is turned to the end and back."""
     entry = """
