@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from tpusim.compiler.decompose.rules import TOLERANCES
+from tpusim.compiler.decompose.rules import TOLERANCES, tolerance
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.errors import UnsupportedError
 from tpusim.hardware.load import load_chip
 from tpusim.limits import BLOCKS
 from tpusim.pipeline.stages import check, execute
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -47,6 +49,16 @@ def close(found, expected, opcode):
     return np.abs(found - expected).max() <= TOLERANCES[opcode] * np.abs(expected).max()
 
 
+def divided(dtype, number):
+    """Return a program that divides four numbers by one, and what is made of it."""
+    return decomposed(f"""
+    x = {dtype}[4] parameter(0)
+    c = {dtype}[] constant({number})
+    d = {dtype}[4] broadcast(c), dimensions={{}}
+    ROOT out = {dtype}[4] divide(x, d)
+    """)
+
+
 def normal(*sizes):
     """Return an array of random numbers, the same each time."""
     return np.random.default_rng(7).standard_normal(sizes).astype(np.float32)
@@ -69,6 +81,19 @@ def test_running_sums_go_by_blocks_of_128(length, pad, turn):
     wide = [i.attributes["window"].dimensions[-1].size for i in made.entry.instructions if i.opcode == "reduce-window"]
     assert max(wide) == 128
     assert len(wide) == (2 if length == 1000 else 3)
+
+
+@pytest.mark.parametrize(("number", "is_apart"), [("0", True), ("0.0", True), ("5", False)])
+def test_running_sums_begin_once(number, is_apart):
+    """What they begin with is in every block, and again in the sum of the blocks: it must be nothing."""
+    entry = f"""
+    x = f32[300] parameter(0)
+    start = f32[] constant({number})
+    ROOT out = f32[300] reduce-window(x, start), window={{size=300 pad=299_0}}, to_apply=add
+    """
+    _, made = decomposed(entry, ADD)
+    assert (values(made, np.ones(300, np.float32)) == float(number) + np.arange(1, 301)).all()
+    assert (opcodes(made)["reduce-window"] > 1) == is_apart
 
 
 def test_running_products_down_the_columns():
@@ -451,13 +476,7 @@ def test_an_update_known_to_lie_inside_is_not_looked_at(start, is_inside):
 
 def test_a_division_in_eight_bits_stays_one():
     """The reciprocal of 3 has too few digits, that of 2**-9 is beyond them."""
-    entry = """
-    x = f8e4m3fn[4] parameter(0)
-    c = f8e4m3fn[] constant(3)
-    d = f8e4m3fn[4] broadcast(c), dimensions={}
-    ROOT out = f8e4m3fn[4] divide(x, d)
-    """
-    assert decomposed(entry)[1].entry.root.opcode == "divide"
+    assert divided("f8e4m3fn", "3")[1].entry.root.opcode == "divide"
 
 
 DYNAMIC = """
@@ -509,6 +528,85 @@ def test_a_division_by_a_number_is_a_product_with_its_reciprocal(number, stays):
     x = normal(8, 128)
     if not stays:
         assert close(values(made, x), x / np.float64(number), "divide")
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("c64", "(2, 1)"), ("c128", "(3, 0)"), ("f32", "nan(0x400001)")])
+def test_what_has_no_reciprocal_stays_a_divisor(dtype, number):
+    """A complex number, whose division is taken apart otherwise, and a NaN, also one with a payload."""
+    module, made = divided(dtype, number)
+    x = normal(4).astype({"c64": np.complex64, "c128": np.complex128, "f32": np.float32}[dtype])
+    np.testing.assert_allclose(values(made, x), values(module, x), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [("f32", "1e-39"), ("f32", "3e38"), ("bf16", "1e-39"), ("f16", "6e-8"), ("f16", "1e-5"), ("f16", "60000")],
+)
+def test_a_division_stays_whose_reciprocal_is_not_normal(dtype, number):
+    """It would be infinite, or have too few digits."""
+    assert divided(dtype, number)[1].entry.root.opcode == "divide"
+
+
+@pytest.mark.parametrize(("dtype", "number"), [("bf16", "3"), ("bf16", "0.1"), ("f16", "3"), ("f16", "0.1")])
+def test_a_reciprocal_of_16_bits_is_as_near_as_its_type_allows(dtype, number):
+    """The TPU compiler multiplies by it too: of 3 by 0.334 in bf16, by 0.33325 in f16."""
+    module, made = divided(dtype, number)
+    assert made.entry.root.opcode == "multiply"
+    x = (1 + 99 * np.abs(normal(4))).astype({"bf16": ml_dtypes.bfloat16, "f16": np.float16}[dtype])
+    found, whole = (np.float64(values(each, x)) for each in (made, module))
+    assert (np.abs(found - whole) <= tolerance("divide", DTYPES[dtype]) * np.abs(whole)).all()
+
+
+def test_a_reciprocal_has_all_digits_of_a_wide_type():
+    """Nine are enough for f32, 17 for f64."""
+    _, made = divided("f64", "3")
+    assert made.entry.root.opcode == "multiply"
+    x = np.float64([1, 7, -5, 1e9])
+    np.testing.assert_allclose(values(made, x), x / 3, rtol=3e-16)
+
+
+def sum_of(dtype, term):
+    """Return a program that sums up the rows of a term of a matrix ``x`` and a number per row, and what it becomes."""
+    add = ADD.replace("f32", dtype)
+    return decomposed(
+        f"""
+    x = {dtype}[4,128] parameter(0)
+    w = {dtype}[4] parameter(1)
+    b = {dtype}[4,128] broadcast(w), dimensions={{0}}
+    t = {dtype}[4,128] {term}
+    z = {dtype}[] constant(0)
+    ROOT out = {dtype}[4] reduce(t, z), dimensions={{1}}, to_apply=add
+    """,
+        add,
+    )
+
+
+@pytest.mark.parametrize(("dtype", "large"), [("f16", 1024), ("f8e5m2", 1024), ("f8e4m3fn", 256)])
+def test_a_factor_stays_in_a_sum_that_could_overflow_without_it(dtype, large):
+    """128 times such a number is more than its type holds, 128 times its 128th part is not."""
+    _, made = sum_of(dtype, "multiply(x, b)")
+    x = np.full((4, 128), large, numpy_dtype(DTYPES[dtype]))
+    assert (np.float64(values(made, x, np.full(4, 2**-7, x.dtype))) == large).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
+def test_a_factor_goes_before_a_sum_in_types_that_reach_far(dtype):
+    """One multiplication per row and not per element."""
+    whole, made = sum_of(dtype, "multiply(b, x)")
+    (product,) = (i for i in made.entry.instructions if i.opcode == "multiply")
+    assert product.shape.dimensions == (4,)
+    x, w = (each.astype(numpy_dtype(DTYPES[dtype])) for each in (1 + np.abs(normal(4, 128)), normal(4)))
+    found, expected = (np.float64(values(each, x, w)) for each in (made, whole))
+    np.testing.assert_allclose(found, expected, rtol=tolerance("reduce", DTYPES[dtype]))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_a_sign_goes_before_a_sum(dtype):
+    """In every type, since sums are rounded alike on both sides of 0."""
+    whole, made = sum_of(dtype, "negate(x)")
+    assert made.entry.root.opcode == "negate"
+    x, w = (each.astype(numpy_dtype(DTYPES[dtype])) for each in (normal(4, 128), normal(4)))
+    assert (values(made, x, w) == values(whole, x, w)).all()
 
 
 FOURIER = [
@@ -659,6 +757,22 @@ def test_a_product_with_a_vector_is_a_sum_of_products(a, b, named, result, einsu
     assert "dot" not in opcodes(made)
     left, right = normal(*a), normal(*b)
     assert close(values(made, left, right), np.einsum(einsum, np.float64(left), np.float64(right)), "reduce")
+
+
+@pytest.mark.parametrize("dtype", ["c64", "f64", "s32"])
+def test_a_product_with_a_vector_keeps_what_f32_does_not_hold(dtype):
+    """Imaginary parts, and the digits of wider numbers, which cancel here."""
+    module, made = decomposed(f"""
+    a = {dtype}[4,2] parameter(0)
+    b = {dtype}[2] parameter(1)
+    ROOT out = f32[4] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+    """)
+    large = np.full((4, 2), 2**24 + 1)
+    a, b = (each.astype(numpy_dtype(DTYPES[dtype])) for each in (large, np.array([1, -1])))
+    a[:, 1] -= 1
+    if dtype == "c64":
+        a, b = a + 1j, b + 1j
+    assert (values(made, a, b) == values(module, a, b)).all()
 
 
 @pytest.mark.parametrize(

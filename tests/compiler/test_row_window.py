@@ -37,3 +37,21 @@ def test_rows_of_stacks_are_windows_unless_they_are_long(sizes, is_window):
     text = MAXIMA.format(**{name: ",".join(map(str, numbers)) for name, numbers in texts.items()})
     opcodes = [i.opcode for i in compiled(text, stop_after="row-window").entry.instructions]
     assert ("reduce-window" in opcodes) == is_window
+
+
+@pytest.mark.parametrize(
+    ("region", "is_window"),
+    [
+        ("ROOT c = s32[] minimum(a, b)", True),
+        ("n = s32[] not(b)  ROOT c = s32[] and(a, n)", False),
+        ("ROOT c = s32[] xor(a, b)", False),
+        ("g = pred[] compare(a, b), direction=GE  ROOT c = s32[] select(g, a, b)", False),
+    ],
+)
+def test_what_counts_or_orders_the_elements_of_a_row_is_no_window(region, is_window):
+    """A window may take in its initial value many times, and combines in any order."""
+    sizes = {"sizes": "8,64,128", "rows": "8,64", "last": "2", "kept": "0,1"}
+    text = MAXIMA.format(**sizes).replace("ROOT c = f32[] maximum(a, b)", region).replace("f32", "s32")
+    text = text.replace("-inf", "0").replace("  ROOT c", "\n  ROOT c")
+    opcodes = [i.opcode for i in compiled(text, stop_after="row-window").entry.instructions]
+    assert ("reduce-window" in opcodes) == is_window

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.compiler.programs import compiled
+from tpusim.pipeline.stages import execute
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 
 RULES = {
     "reshape of a reshape": ("y = f32[64] reshape(x)  ROOT z = f32[4,16] reshape(y)", "reshape"),
@@ -73,3 +76,36 @@ def test_what_is_left(name):
     text = f"HloModule m\n\nENTRY e {{\n  x = f32[8,8] parameter(0)\n  {lines}\n}}\n"
     entry = compiled(text, stop_after="simplify").entry
     assert [i.opcode for i in entry if i.opcode not in ("parameter", "constant")] == left.split()
+
+
+FLOATS = [name for name, dtype in DTYPES.items() if dtype.is_float]
+
+
+@pytest.mark.parametrize(
+    ("operation", "number"),
+    [
+        ("minimum(x, b)", "inf"),
+        ("maximum(b, x)", "-inf"),
+        ("multiply(b, x)", "1"),
+        ("divide(x, b)", "1"),
+    ],
+)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_what_changes_nothing_is_left_out(dtype, operation, number):
+    """Infinity of a type without one is NaN, and with that nothing stays as it is. Zeros keep their signs."""
+    text = f"""HloModule m
+
+ENTRY e {{
+  x = {dtype}[6] parameter(0)
+  k = {dtype}[] constant({number})
+  b = {dtype}[6] broadcast(k), dimensions={{}}
+  ROOT z = {dtype}[6] {operation}
+}}
+"""
+    given, made = (compiled(text, stop_after=step) for step in ("inline", "simplify"))
+    is_left_out = number == "1" or dtype in ("f64", "f32", "bf16", "f16", "f8e5m2", "f8e4m3", "f8e3m4")
+    assert (made.entry.root.opcode == "parameter") == is_left_out
+    x = np.float32([0, -0.0, 1, -2, np.inf, np.nan]).astype(numpy_dtype(DTYPES[dtype]))
+    expected, found = (np.float64(execute(each, {"in0": x}, precision="exact", chip="v5e")) for each in (given, made))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found[:4]), np.signbit(expected[:4]))

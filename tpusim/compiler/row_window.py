@@ -9,10 +9,11 @@ of 2n - 1, with three dimensions (from 128 to 8,192 elements) and not with two, 
 
 from __future__ import annotations
 
+from tpusim.compiler.decompose.build import only_opcode
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import Window, WindowDimension
-from tpusim.ir.ops import SELECTS
+from tpusim.ir.ops import IDEMPOTENT
 
 
 def make_row_windows(draft: Draft, target: Target) -> None:
@@ -30,7 +31,7 @@ def _replace(graph: Graph, node: Node) -> None:
         return
     row, start = reduce.operands
     (along,) = reduce.attributes["dimensions"]
-    if row.array.dimensions != node.array.dimensions or any(row.array.dynamic) or not _selects(graph, reduce):
+    if row.array.dimensions != node.array.dimensions or any(row.array.dynamic) or not _is_idempotent(graph, reduce):
         return
     # Dimensions of size 1 may have been left out on the way.
     others = [d for d in _big(row) if d != along]
@@ -57,7 +58,6 @@ def _big(node: Node) -> list[int]:
     return [d for d, size in enumerate(node.array.dimensions) if size != 1]
 
 
-def _selects(graph: Graph, reduce: Node) -> bool:
-    """Return whether a reduction returns one of the row's elements, so that no order or count of them matters."""
-    applied = graph.draft.graphs[reduce.attributes["to_apply"]]
-    return all(node.opcode in SELECTS for node in applied.order())
+def _is_idempotent(graph: Graph, reduce: Node) -> bool:
+    """Return whether no order or count of the row's elements matters to a reduction."""
+    return only_opcode(graph.draft, reduce.attributes["to_apply"]) in IDEMPOTENT

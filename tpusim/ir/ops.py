@@ -361,8 +361,8 @@ MOVES_ONLY: Final = (
 )
 """Opcodes that move or name data but compute nothing; what a fusion or custom call computes is counted elsewhere."""
 
-SEES_BITS: Final = _named("bitcast-convert reduce-precision")
-"""The result depends on how the operand's numbers are written."""
+SEES_BITS: Final = _named("bitcast-convert reduce-precision stochastic-convert")
+"""The result depends on how the operand's numbers are written, or the instruction on how many bits they have."""
 
 MAKES_SUBNORMALS: Final = _named("add divide exponential multiply power remainder subtract")
 """The result may lie below the normal numbers where no operand does."""
@@ -370,10 +370,13 @@ MAKES_SUBNORMALS: Final = _named("add divide exponential multiply power remainde
 COMBINES: Final = _named("add and maximum minimum multiply or xor")
 """Take two values in any order and any grouping, rounding aside."""
 
+IDEMPOTENT: Final = _named("and maximum minimum or")
+"""Take values in any order and any number of times."""
+
 SELECTS: Final = (
     VIEWS | TUPLES | _named("and bitcast-convert compare constant maximum minimum not or parameter select xor")
 )
-"""A computation of these returns some of its arguments: neighbours may be combined in any grouping."""
+"""Round nothing: of a computation of these, numbers of every kind show whether neighbours may be combined first."""
 
 APPLIES_TO_ELEMENTS: Final = _named("map reduce reduce-window")
 """Apply a computation to elements of their operands, which must have the types of its parameters."""

@@ -252,6 +252,12 @@ def _rounded(value: Number, name: str) -> float:
     return copysign(size if size < 2**reach else inf, value)
 
 
+def is_normal(value: Number, dtype: DType) -> bool:
+    """Return whether a number of a float type has all the digits of its type: it is finite and not too near to 0."""
+    reach, _ = FLOAT_REACH[dtype.name]
+    return isfinite(value) and abs(value) >= 2.0 ** (2 - reach)
+
+
 def converted(source: DType, target: DType, value: Number) -> Number:
     """Return a number in another type."""
     if target.is_pred:

@@ -59,6 +59,11 @@ class DType(msgspec.Struct, frozen=True, cache_hash=True):
         return self.kind == "float"
 
     @property
+    def has_infinity(self) -> bool:
+        """Whether infinity is one of the values; names of floats that are all finite end in fn and what follows."""
+        return self.is_float and not self.name.endswith(("fn", "fnu", "fnuz"))
+
+    @property
     def is_complex(self) -> bool:
         """Whether values are pairs of floats."""
         return self.kind == "complex"

@@ -6,25 +6,28 @@ from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.compiler.simplify.rules import splat_text
 from tpusim.draft import Node
+from tpusim.ir.module import Literal
+from tpusim.semantics.scalars import as_type, is_normal, literal_number
 
 
 @decomposes("divide", tolerance=1e-6)
 def by_a_constant(build: Build, node: Node) -> Node | None:
-    """A division by one and the same number is a multiplication by its reciprocal.
+    """A division by one and the same number is a multiplication by its reciprocal, as its type rounds it.
+
+    The TPU compiler does so too where the reciprocal is not normal, and has infinity for what is too large.
 
     Source: XLA, AlgebraicSimplifier (HandleDivide); programs compiled ahead of time.
     """
     numerator, denominator = node.operands
-    text = splat_text(denominator)
-    if not node.array.rank or not text or float(text) in (0.0, _INFINITE, -_INFINITE):
-        return None
+    dtype = node.array.dtype
     # A reciprocal of eight bits is too far from it, or beyond them.
-    if not node.array.dtype.is_float or node.array.dtype.bits <= 8:
+    if not node.array.rank or not dtype.is_float or dtype.bits <= 8:
         return None
-    return build.apply("multiply", numerator, build.splat(1 / float(text), node))
-
-
-_INFINITE = float("inf")
+    written = literal_number(Literal(splat_text(denominator)))
+    if written is None or not (number := as_type(written, dtype)):
+        return None
+    reciprocal = as_type(1 / number, dtype)
+    return build.apply("multiply", numerator, build.splat(reciprocal, node)) if is_normal(reciprocal, dtype) else None
 
 
 @decomposes("compare")

@@ -251,7 +251,16 @@ def _text(number: float | str, dtype: DType) -> str:
     """Return a number as text from which its type reads it back."""
     if isinstance(number, str):
         return number
-    return str(int(number)) if dtype.is_integer else f"{number:.9g}"
+    if dtype.is_integer:
+        return str(int(number))
+    return f"{number:.{_DIGITS if dtype.bits <= _SINGLE else _DIGITS_OF_DOUBLE}g}"
+
+
+_SINGLE = 32
+"""Bits of the floats that nine digits tell apart."""
+
+_DIGITS = 9
+_DIGITS_OF_DOUBLE = 17
 
 
 def only_opcode(draft: Draft, region: str) -> str:

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from tpusim.compiler.decompose.build import Build, only_opcode
 from tpusim.compiler.decompose.rules import decomposes
+from tpusim.compiler.simplify.rules import splat_text
 from tpusim.draft import Node
 from tpusim.ir.attributes import WindowDimension
-from tpusim.ir.ops import COMBINES
+from tpusim.ir.module import Literal
+from tpusim.ir.ops import COMBINES, IDEMPOTENT
+from tpusim.semantics.scalars import literal_number
 
 
 @decomposes("reduce-window", tolerance=1e-5)
@@ -31,9 +34,17 @@ def cumulative(build: Build, node: Node) -> Node | None:
     opcode = only_opcode(build.graph.draft, node.attributes["to_apply"])
     if opcode not in COMBINES or not (is_backward or window[along] == WindowDimension(length, 1, length - 1, 0)):
         return None
+    # What they begin with is in every block.
+    start = literal_number(Literal(splat_text(node.operands[1])))
+    if opcode not in IDEMPOTENT and (start is None or start != _NOTHING[opcode]):
+        return None
     scan = _Scan(build, node.operands[1], node.attributes["to_apply"], opcode, is_backward)
     last = node.array.rank - 1
     return build.swapped(scan.inclusive(build.swapped(node.operands[0], along, last)), along, last)
+
+
+_NOTHING = {"add": 0, "multiply": 1, "xor": 0}
+"""By opcode the number that changes no other."""
 
 
 @dataclass(frozen=True)

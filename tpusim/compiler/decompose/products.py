@@ -72,7 +72,9 @@ def vector(build: Build, node: Node) -> Node | None:
         for operand, side in zip(node.operands, ("lhs", "rhs"), strict=True)
     ]
     small, large = sides if sides[0].is_vector else reversed(sides)
-    if not small.is_vector or len(small.summed) > 1 or not node.array.dtype.is_float or node.array.dtype.bits > _WIDE:
+    if not small.is_vector or len(small.summed) > 1 or not node.array.dtype.is_float:
+        return None
+    if max(each.array.dtype.bits for each in (node, *node.operands)) > _WIDE:
         return None
     wide = build.convert(large.node, "f32")
     terms = build.apply("multiply", _spread(build, small, large), wide)
@@ -84,7 +86,7 @@ def vector(build: Build, node: Node) -> Node | None:
 
 
 _WIDE = 32
-"""Bits of the floats in which the sum is made."""
+"""Bits of the floats in which the sum is made; complex numbers have more."""
 
 
 def _spread(build: Build, small: _Side, large: _Side) -> Node:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from tpusim.compiler.decompose.build import Build
 from tpusim.draft import Node
+from tpusim.semantics.infer.types import FLOAT_REACH
+from tpusim.shapes.dtype import DType
 
 Rule = Callable[[Build, Node], Node | None]
 
@@ -18,8 +20,15 @@ RULES: dict[str, list[Rule]] = {}
 TOLERANCES: dict[str, float] = {}
 """By opcode of what is taken apart: how far values may be from those of the whole, as a share of the largest of them.
 
-That is in the arithmetic of IEEE; what is not here keeps its values bit for bit.
+That is in the arithmetic of IEEE, in f32 and wider types; what is not here keeps its values bit for bit.
 """
+
+
+def tolerance(opcode: str, dtype: DType) -> float:
+    """Return how far values of a type may be from those of the whole: in narrow types by some roundings of theirs."""
+    roundings = 2.0 ** (2 - FLOAT_REACH[dtype.name][1]) if dtype.is_float else 0.0
+    return max(TOLERANCES[opcode], roundings) if opcode in TOLERANCES else 0.0
+
 
 ROUNDED_WHOLE: set[str] = set()
 """Opcodes whose whole the MXU rounds to bf16, and whose parts it does not, or others of them."""

@@ -12,7 +12,8 @@ from tpusim.draft import Node
 def common_factors(build: Build, node: Node) -> Node | None:
     """A factor that does not change along the sum is multiplied with the sum, and a sign goes before it.
 
-    The sums of a batch norm's gradient do not wait for each other then, and one kernel makes them all.
+    The sums of a batch norm's gradient do not wait for each other then, and one kernel makes them all. Terms near the
+    ends of what f32 holds may overflow, or lose digits, without their factor.
 
     Source: XLA, AlgebraicSimplifier (HandleReduce); programs compiled ahead of time.
     """
@@ -47,12 +48,16 @@ def _taken_out(term: Node, gone: set[int]) -> tuple[Node, Node | None] | None:
     """Return a term without a factor, and the factor; None for a sign. Or None if it has neither."""
     if term.opcode == "negate":
         return term.operands[0], None
-    if term.opcode != "multiply":
+    if term.opcode != "multiply" or term.array.dtype.name not in _FAR_REACHING:
         return None
     for factor, rest in (term.operands, reversed(term.operands)):
         if factor.opcode == "broadcast" and not gone & set(factor.attributes["dimensions"]):
             return rest, factor
     return None
+
+
+_FAR_REACHING = frozenset({"bf16", "f32", "f64"})
+"""Floats whose sums do not overflow for want of a factor, but at the ends of f32."""
 
 
 @decomposes("reduce")

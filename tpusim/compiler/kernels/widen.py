@@ -6,6 +6,8 @@ unit alike; XLA, FloatNormalization and excess precision.
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from tpusim.compiler.layouts.orders import laid_out
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
@@ -59,7 +61,7 @@ class _Widening:
         return self.wide[node]
 
     def _widened(self, node: Node) -> ArrayShape:
-        array = ArrayShape(DTYPES["f32"], node.array.dimensions)
+        array = structs.replace(node.array, dtype=DTYPES["f32"])
         return laid_out(array, node.array.actual_layout.minor_to_major, self.chip)
 
 

@@ -231,6 +231,9 @@ _NEUTRAL = {
 @_simplifies(*_NEUTRAL)
 def _neutral(graph: Graph, node: Node) -> Node | None:
     for at, number in _NEUTRAL[node.opcode]:
+        # Where a type has no infinity, its text is NaN or the nearest number.
+        if number.endswith("inf") and not node.array.dtype.has_infinity:
+            continue
         if splat_text(node.operands[at]) == number and same_type(node, node.operands[1 - at]):
             return node.operands[1 - at]
     return None

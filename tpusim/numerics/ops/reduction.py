@@ -1,7 +1,7 @@
 """Values of reductions: reduce, reduce-window, select-and-scatter; and of scan.
 
 The usual computations are one call of NumPy, in f32 for narrower floats and rounded once at the end; any other
-computation is lifted and folds an array in halves, so that n elements take log n calls.
+computation is lifted and, where it may take neighbours first, folds an array in halves: n elements take log n calls.
 
 Source: XLA, Operation Semantics (Reduce, ReduceWindow, SelectAndScatter).
 """
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.module import Instruction
-from tpusim.ir.ops import SELECTS
 from tpusim.limits import WINDOW_STEPS
+from tpusim.numerics.grouping import may_group
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import inside, padded
@@ -73,17 +73,12 @@ def _reduced_by_any(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: 
 
     # XLA may use the initial value any number of times; once, on the left, is what the definition shows.
     starts = [np.broadcast_to(init, rest) for init in inits]
-    if not _only_selects(site, name):
+    # Such as x + y * y, which takes what has been reduced so far on its left and one element on its right.
+    if not may_group(site, name, [*arrays, *inits]):
         for number in range(count):
             starts = combine(starts, [row[number] for row in rows])
         return starts
     return combine(starts, [row[0] for row in _folded(rows, combine)]) if count else starts
-
-
-def _only_selects(site: Site, name: str) -> bool:
-    """Return whether a computation returns some of its arguments, so that neighbours may be grouped in any way."""
-    # Any other, such as x + y * y, takes what has been reduced so far on its left and one element on its right.
-    return all(instruction.opcode in SELECTS for instruction in site.module[name].instructions)
 
 
 def reduced(ufunc: np.ufunc, array: Array, init: Array, axes: tuple[int, ...], settings: Settings) -> Array:
@@ -175,7 +170,7 @@ def neutral_of(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
 
 def _any_windows(site: Site, name: str, arrays: Pieces, inits: Pieces, window: Sequence[WindowDimension]) -> Pieces:
     """Reduce windows by any computation; a mask beside the values says which of them are there."""
-    if not _only_selects(site, name):
+    if not may_group(site, name, [*arrays, *inits]):
         return _windows_in_order(site, name, arrays, inits, window)
 
     def combine(left: Pieces, right: Pieces) -> Pieces:

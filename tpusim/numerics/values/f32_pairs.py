@@ -35,7 +35,7 @@ def widen_module(module: Module) -> Module:
         shape
         for computation in module.computations
         for instruction in computation.instructions
-        # Both would see f32's bits where the program means those of bf16.
+        # They would see f32's bits where the program means those of bf16.
         if instruction.opcode in SEES_BITS
         for shape in (instruction.shape, *(operand.shape for operand in computation.operands_of(instruction)))
     )
