@@ -22,7 +22,8 @@ def host_warnings(given: Module, run: Module) -> Iterator[str]:
             "results are moved, and what it keeps there in between is free and counted in HBM; "
             "tpusim.jax.compile_for has all of it"
         )
-    calls = (i for computation in run.computations for i in computation if i.opcode == "custom-call")
+    calling = (computation for computation in run.computations if "custom-call" in computation.opcodes)
+    calls = (i for computation in calling for i in computation if i.opcode == "custom-call")
     if name := next((call.name for call in calls if states_memory(call.attributes)), ""):
         yield (
             f"{name!r} says in which memory an array is to lie, and the schedule has no copy that brings it there: it "

@@ -58,11 +58,12 @@ def with_stated_spaces(attributes: dict[str, Any], which: str, in_host: Iterable
 
 def host_work(module: Module) -> str:
     """Return the name of something that a program has the processor of the host do; empty if there is none."""
-    for computation in module.computations:
+    for computation in module.unlike:
         if computation.execution_thread == "host":
             return computation.name
         for instruction in computation.instructions:
-            if _HOST_WORK in str(instruction.attributes.get("frontend_attributes", "")):
+            named = instruction.attributes
+            if "frontend_attributes" in named and _HOST_WORK in str(named["frontend_attributes"]):
                 return instruction.name
     return ""
 
