@@ -150,10 +150,12 @@ def _layers(plot: Any, options: Namespace) -> Any:
 
 def _sensitivity(plot: Any, options: Namespace) -> Any:
     from tpusim.report.plots.sweep import effects_of
+    from tpusim.study.table import FIGURES
 
     folder = Path(options.effects)
     records = plot.read_csv(folder / "effects.csv" if folder.is_dir() else folder)
-    measure = options.measure or f"{options.figure.partition('_')[0]} (%)"
+    figure = FIGURES.get(options.figure, options.figure.partition("_")[0])
+    measure = options.measure or f"{figure} (%)"
     if not options.per:
         # Of all programs together, where a study has told them apart.
         whole = [record for record in records if not record.get("program")]

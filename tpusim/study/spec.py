@@ -24,8 +24,8 @@ BASES = {"chip": "base", "topology": "topology", "schedule": "schedule"}
 """Axes beside the chip's keys and the programs' variables, and the keys that state one value of each."""
 
 COLUMNS = (
-    *("program", "status", "time_us", "energy_j", "average_power_w", "area_mm2", "cost_usd", "bound", "message"),
-    *("program_hash", "chip_hash", "version"),
+    *("program", "status", "time_us", "devices", "energy_j", "all_devices_energy_j", "average_power_w", "area_mm2"),
+    *("cost_usd", "bound", "message", "program_hash", "chip_hash", "version"),
 )
 """What tables say of a point beside what it is."""
 

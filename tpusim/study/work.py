@@ -32,12 +32,17 @@ _KEPT_PROGRAMS = 8
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to. ``message`` is the first line of why it has no time, ``counts`` are those of ``Result``."""
+    """What a run came to. ``message`` is the first line of why it has no time, ``counts`` are those of ``Result``.
+
+    Energy and mean power are those of one of the ``devices``, ``all_devices_energy_j`` and the cost those of all.
+    """
 
     status: Status
     message: str = ""
     time_us: float | None = None
+    devices: int | None = None
     energy_j: float | None = None
+    all_devices_energy_j: float | None = None
     average_power_w: float | None = None
     cost_usd: float | None = None
     bound: str = ""
@@ -108,7 +113,10 @@ def _run(program: Module | Program, job: Job, reuse: Reusing) -> Outcome:
     return Outcome(
         status="ok",
         time_us=result.time_us,
+        devices=result.pod.device_count,
         energy_j=energy.total_j,
+        # Of one device that is known already.
+        all_devices_energy_j=energy.total_j if result.pod.device_count == 1 else result.all_devices_j,
         average_power_w=energy.average_power_w,
         cost_usd=result.cost_usd,
         bound=use.bound_by,

@@ -66,7 +66,7 @@ def _totals(comparison: Comparison) -> Table:
         ("roofline", us_text, before.roofline_us, after.roofline_us),
         ("FLOP", count_text, before.flops, after.flops),
         ("HBM traffic", size_text, before.hbm_bytes, after.hbm_bytes),
-        ("energy", energy_text, before.energy_j, after.energy_j),
+        ("energy of a device", energy_text, before.energy_j, after.energy_j),
         ("temporaries", size_text, before.memory.heap_bytes, after.memory.heap_bytes),
         ("peak HBM", size_text, before.memory.peak_hbm_bytes, after.memory.peak_hbm_bytes),
         ("peak VMEM", size_text, before.memory.peak_vmem_bytes, after.memory.peak_vmem_bytes),
@@ -104,14 +104,18 @@ def render_sweep(
 ) -> None:
     """Print the first points in the columns that tell them apart, and what is to be said of all of them.
 
-    ``unmoved`` are sentences; ``excluded`` is how many points the constraints exclude.
+    ``unmoved`` are sentences; ``excluded`` is how many points the constraints exclude. Energies are those of all
+    devices, which have a column where there are several.
     """
     telling = [key for key in ("program", *keys) if len({row[key] for row in rows}) > 1] or ["program"]
     telling = telling[:_SHOWN_COLUMNS]
+    if any((row["devices"] or 1) > 1 for row in rows):
+        telling.append("devices")
     table = plain_table(*(("" if key == "program" else ">") + key for key in telling), *_FIGURES)
     for row in rows[:_SHOWN_POINTS]:
         cells = (_figure(key, row[key]) for key in telling)
-        energy = "" if row["energy_j"] is None else energy_text(row["energy_j"])
+        joules = row["all_devices_energy_j"]
+        energy = "" if joules is None else energy_text(joules)
         table.add_row(*cells, us_text(row["time_us"]), energy, row["bound"], row["status"])
     console.print(table)
     if len(rows) > _SHOWN_POINTS:
