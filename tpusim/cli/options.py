@@ -238,7 +238,14 @@ TOPOLOGY = option("--topology", metavar="T", help="the slice that the program ru
 CHIPS = listed("--chip", "chips to run on (default: from PROGRAM's name or .json)", "C,C")
 TOPOLOGIES = listed("--topology", "slices to run on, as in v5e:2x4", "T,T")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
-TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="of loops that tell none (default: 1)")
+# Where it is not given a study's file may state it.
+TRIPS = option(
+    "--default-trip-count",
+    metavar="N",
+    type=number,
+    default=argparse.SUPPRESS,
+    help="of loops that tell none (default: 1)",
+)
 # Written out, so that --help need not load the rooms; a test holds them against those of pipeline/schedules.py.
 SCHEDULES = ("given", "retiled", "compiled")
 SCHEDULE = option(
@@ -304,3 +311,8 @@ def overrides(options: argparse.Namespace) -> dict[str, Any]:
 def machine(options: argparse.Namespace) -> dict[str, Any]:
     """Return topology, overrides and schedule of the command line, as the stages of the pipeline take them."""
     return {"topology": options.topology, "overrides": overrides(options), "schedule": options.schedule}
+
+
+def trips(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what ``TRIPS`` was given, if anything, under the name that the stages of the pipeline have for it."""
+    return {name: getattr(options, name) for name in ("default_trip_count",) if hasattr(options, name)}

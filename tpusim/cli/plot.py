@@ -11,6 +11,7 @@ from tpusim.cli.options import (
     DATAFLOW,
     OVERFLOW,
     PLACED,
+    TRIPS,
     WARM,
     Command,
     Option,
@@ -20,6 +21,7 @@ from tpusim.cli.options import (
     number,
     option,
     real,
+    trips,
     written,
 )
 from tpusim.cli.systolic import product_sizes
@@ -46,7 +48,7 @@ examples:
 _OUTPUT = written("-o", "--output", metavar="FILE", required=True, help="ends in .png, .svg or .pdf")
 # Here -o is the picture.
 _OVERRIDE = option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
-_RUN = (*PLACED, _OVERRIDE, WARM, OVERFLOW)
+_RUN = (*PLACED, _OVERRIDE, TRIPS, WARM, OVERFLOW)
 _OP = option("--op", metavar="NAME", required=True, help="an instruction, as `tpusim run` names it")
 _BY = option("--by", choices=("source", "category", "op"), default="source", help="what a layer is")
 _POINTS = (
@@ -85,6 +87,7 @@ def _simulated(options: Namespace) -> Result:
         options.program,
         options.chip,
         **machine(options),
+        **trips(options),
         warm=options.warm,
         allow_overflow=options.allow_overflow,
     )

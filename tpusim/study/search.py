@@ -65,7 +65,7 @@ def key_of(spec: Spec, objectives: Sequence[str]) -> str:
     programs = [(program.digest, program.variables) for program in spec.programs]
     derive = sorted((key, expression.text) for key, expression in spec.derive.items())
     constraints = [expression.text for expression in spec.constraints]
-    rules = derive, constraints, spec.warm, spec.allow_overflow
+    rules = derive, constraints, spec.settings
     return digest(repr((version(), programs, base_digests(spec), spec.axes, rules, list(objectives))).encode())
 
 

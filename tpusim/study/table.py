@@ -51,6 +51,8 @@ def _row(point: Point, outcome: Outcome) -> Row:
         "area_mm2": area_mm2(point.chip) if point.chip else None,
         "cost_usd": outcome.cost_usd,
         "bound": outcome.bound,
+        "warnings": outcome.warnings,
+        "estimates": outcome.estimates,
         "message": outcome.message,
         "program_hash": point.program.digest,
         "chip_hash": point.chip_digest,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
+from tpusim.analysis.answers.caveats import Caveats
 from tpusim.analysis.bands import compiler_us
 from tpusim.analysis.communication import CollectiveUse, DeviceUse, PodUse, link_map
 from tpusim.analysis.compare import RESULT_FORMAT, Change, Comparison, RunFigures
@@ -90,6 +91,7 @@ _Totals = page(
     RunFigures,
     "program chip time_us bound_by roofline_us flops hbm_bytes memory changed",
     energy_j=_said(_OF_ONE_DEVICE),
+    caveats=Caveats,
 )
 ComparisonPage = document(
     "Comparison",

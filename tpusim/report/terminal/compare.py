@@ -12,11 +12,13 @@ from tpusim.report.provenance import provenance_text
 from tpusim.report.tables import (
     Printer,
     Table,
+    caveats_text,
     changed_text,
     count_text,
     energy_text,
     escape,
     plain_table,
+    print_caveats,
     size_text,
     us_text,
 )
@@ -45,6 +47,9 @@ def render_comparison(comparison: Comparison, console: Printer) -> None:
         console.print(f"{mark}  [bold]{escape(run.program)}[/bold] on {chip} (simulated){compiled}")
     console.print()
     console.print(_totals(comparison))
+    for mark, run in (("A", before), ("B", after)):
+        if text := caveats_text((run.caveats.estimates, run.caveats.warnings)):
+            console.print(f"{mark}: {text}")
     console.print()
     changed = [c for c in comparison.ops if c.change_us or c.beside_change_us]
     if not changed:
@@ -131,6 +136,8 @@ def render_sweep(
         console.print(f"... and {len(messages) - _SHOWN_MESSAGES} more kinds of errors (--csv has them all)")
     for sentence in unmoved:
         console.print(escape(sentence))
+    ran = [row for row in rows if row["status"] == "ok"]
+    print_caveats(console, *((row["estimates"], row["warnings"]) for row in ran))
 
 
 def render_search(rows: Sequence[Mapping[str, Any]], console: Printer) -> None:
