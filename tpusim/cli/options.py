@@ -263,7 +263,7 @@ DEVICE_ORDER = option(
     "--device-order",
     metavar="N,N",
     help="which devices of the slice the mesh has, as in 0,2,1,3 or reshape(2, 2).transpose(1, 0) (`tpusim explain`), "
-    "or hosts: as jax.devices() lists them",
+    "ids: 0,1,2,..., or hosts: as jax.devices() lists them",
 )
 MACHINE = (CHIP, TOPOLOGY, DEVICE_ORDER, OVERRIDE, SCHEDULE, PLUGIN)
 RUN = (*PLACED, DEVICE_ORDER, OVERRIDE)
