@@ -83,13 +83,14 @@ def test_diff_prints_totals_ops_and_categories(capsys):
 
 
 def test_diff_tells_the_energy_of_both(capsys, tmp_path):
-    """Of a saved result as of a program: half of a chip's idle power less."""
+    """Of a saved result as of a program: half of a chip's idle power less; it is that of one device."""
     path = str(tmp_path / "r.json")
     output_of(capsys, "run", MLP, "--save", path, "-o", "power.idle_watts=110")
     found = json.loads(output_of(capsys, "diff", path, MLP, "--json"))
     saved_j = 55 * found["after"]["time_us"] / 1e6
     assert found["before"]["energy_j"] - found["after"]["energy_j"] == pytest.approx(saved_j)
-    assert re.search(r"^energy +\d+ mJ +\d+ mJ +0\.\d+$", output_of(capsys, "diff", path, MLP), re.MULTILINE)
+    page = output_of(capsys, "diff", path, MLP)
+    assert re.search(r"^energy of a device +\d+ mJ +\d+ mJ +0\.\d+$", page, re.MULTILINE)
 
 
 def test_diff_of_a_changed_chip_says_what_was_changed(capsys, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.commands import output_of, refusal_of
 from tests.house.source_tree import ROOT
+from tests.study.cases import SLICES, kernel_module
 from tpusim.cli.main import main
 
 TRACES = ROOT / "traces"
@@ -34,6 +35,18 @@ def test_a_grid_becomes_a_table(capsys, tmp_path):
     assert "ici.dimensions: no time or energy changed under schedule=given" in page
     wanted = "program chip topology schedule status time_us energy_j bound program_hash chip_hash version".split()
     assert set(wanted) <= set(rows[0])
+
+
+def test_a_table_has_the_energy_of_all_devices(capsys, tmp_path):
+    """And says how many they are, where some point has several."""
+    program = tmp_path / "four.v5e.hlo.txt"
+    program.write_text(kernel_module(partitions=4).text, encoding="utf-8")
+    page = output_of(capsys, "sweep", str(program), "--topology", ",".join(SLICES), *HERE)
+    head, four, eight = (line.split() for line in page.splitlines()[:3])
+    assert head[:4] == ["topology", "devices", "time", "energy"]
+    assert (four[1], eight[1]) == ("4", "8")
+    assert float(eight[4]) == pytest.approx(2 * float(four[4]), rel=0.01)
+    assert "devices" not in output_of(capsys, "sweep", MLP, "-o", "mxu.count=1,2", *HERE)
 
 
 def test_a_file_s_study_keeps_its_outcomes_beside_it(capsys, tmp_path):
@@ -68,9 +81,9 @@ def test_pictures_are_drawn_of_a_study_s_folder(capsys, tmp_path):
     axes = ("-o", "hbm.bandwidth_bytes_per_second=x0.5,x1,x2", "-o", "mxu.count=1,2")
     output_of(capsys, "sweep", LSTM, MLP, *axes, *HERE, "--study", folder)
     pictures = {
-        "pareto": ("--x", "energy_j", "--y", "time_us", "--per", "program", "--name", "mxu.count"),
+        "pareto": ("--x", "all_devices_energy_j", "--y", "time_us", "--per", "program", "--name", "mxu.count"),
         "sweep": ("--x", "hbm.bandwidth_bytes_per_second", "--y", "time_us", "--by", "mxu.count", "--per", "program"),
-        "sensitivity": ("--per", "program", "--figure", "energy_j"),
+        "sensitivity": ("--per", "program", "--figure", "all_devices_energy_j"),
     }
     for kind, options in pictures.items():
         output_of(capsys, "plot", kind, folder, *options, "-o", str(tmp_path / f"{kind}.svg"))

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from tests.cli.commands import output_of
 from tests.study.cases import kernel_module
+from tpusim.analysis.explained.facts import DeviceOrder
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import make_pod, parse_topology
@@ -20,6 +21,7 @@ from tpusim.pipeline.device_order import with_device_order
 from tpusim.pipeline.modules import Builder
 from tpusim.pipeline.stages import load, lower, simulate
 from tpusim.program.stored import decode_program, encode_program
+from tpusim.report.terminal.answers.explain import order_text
 from tpusim.semantics.marks import DEVICE_ORDER, TOPOLOGY, with_mark
 
 LISTED, SNAKE, SWAPPED = (0, 1, 2, 3, 4, 5, 6, 7), (0, 1, 3, 2, 4, 5, 7, 6), (0, 4, 1, 5, 2, 6, 3, 7)
@@ -175,6 +177,26 @@ def test_the_order_of_hosts_can_be_asked_for(capsys, tmp_path):
     line = "run", str(tmp_path / "columns.v5e.hlo.txt"), "--topology", "4x4", "--device-order", "hosts", "--json"
     assert json.loads(output_of(capsys, *line))["time_us"] == simulate(columns(listed)).summary.time_us
     assert simulate(columns()).timeline.total_ps != expected
+
+
+@pytest.mark.parametrize("said", ["ids", "np.array(sorted(jax.devices(), key=lambda d: d.id))"])
+def test_the_order_of_ids_can_be_asked_for(capsys, tmp_path, said):
+    """By its word, and as reports propose it: all devices of the program, for a module and a lowered program."""
+    expected = simulate(chain(LISTED)).timeline.total_ps
+    programs = [with_device_order(one, said) for one in (chain(SWAPPED), lower(chain(SWAPPED)))]
+    assert {simulate(program).timeline.total_ps for program in programs} == {expected}
+    chain(SWAPPED).save(tmp_path / "chain.v5e.hlo.txt")
+    line = "run", str(tmp_path / "chain.v5e.hlo.txt"), "--topology", "v5e:2x4", "--device-order", said, "--json"
+    assert json.loads(output_of(capsys, *line))["time_us"] == simulate(chain(LISTED)).summary.time_us
+
+
+@pytest.mark.parametrize(
+    ("order", "sizes", "axes"), [(LISTED, (2, 4), (0, 1)), (LISTED, (), ()), (SWAPPED, (2, 4), (1, 0)), (SNAKE, (), ())]
+)
+def test_an_order_is_taken_as_reports_write_it(order, sizes, axes):
+    """Whether it is that of the ids, a transposed array or a list."""
+    found = DeviceOrder(reshaped=sizes, transposed=axes, devices=order, op_ps=1, run_ps=1)
+    assert lower(with_device_order(chain((7, *range(7))), order_text(found))).device_order == order
 
 
 def test_an_order_that_nobody_states_is_said(capsys, tmp_path):

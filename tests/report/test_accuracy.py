@@ -7,9 +7,11 @@ import io
 from rich.console import Console
 
 from tests.analysis.test_estimates import kernel
+from tpusim.analysis.accuracy import Outcome, validation
 from tpusim.analysis.bands import Band
 from tpusim.analysis.estimates import compare_estimates
 from tpusim.analysis.steps import CategoryTime, StepOutcome, step_accuracy
+from tpusim.report.terminal.accuracy import render_accuracy
 from tpusim.report.terminal.estimates import render_estimates
 from tpusim.report.terminal.steps import render_steps
 
@@ -44,6 +46,15 @@ def lines_of(render, found) -> list[list[str]]:
     console = Console(file=io.StringIO(), width=160)
     render(found, console)
     return [line.split() for line in console.file.getvalue().splitlines()]
+
+
+def test_how_rows_were_estimated_is_said_once():
+    """With how many of them were: what their errors come from is no rule."""
+    row = {"program": "p", "chip": "v5e", "family": "hand-written", "measured_us": 2.0, "predicted_us": 1.0}
+    row |= {"compiler_us": 0.0, "roofline_us": 1.0, "bound_by": "HBM", "units": {}}
+    rows = [Outcome(**row, estimates=("by its bytes",) * count) for count in range(3)]
+    lines = lines_of(render_accuracy, validation(rows))
+    assert lines.count("2 of 3 rows have kernels that were estimated: by its bytes".split()) == 1
 
 
 def test_a_category_has_its_ratios_and_sums():

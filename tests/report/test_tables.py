@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpusim.report.tables import (
+    caveats_text,
     changed_text,
     count_text,
     energy_text,
@@ -64,6 +65,20 @@ def test_times_that_are_compared_have_one_unit(times_us, texts):
 def test_what_is_rounded_decides_the_unit(written, value, text):
     """A thousand of one unit is one of the next."""
     assert written(value) == text
+
+
+@pytest.mark.parametrize(
+    ("runs", "text"),
+    [
+        ([(0, 0)], ""),
+        ([(3, 1)], "3 estimated, 1 warning: `tpusim run` lists them"),
+        ([(0, 2)], "2 warnings: `tpusim run` lists them"),
+        ([(1, 0), (0, 0), (3, 1)], "2 of 3 runs with up to 3 estimated, 1 warning: `tpusim run` lists them"),
+    ],
+)
+def test_estimates_and_warnings_are_counted_in_one_line(runs, text):
+    """Of many runs by those that have most."""
+    assert caveats_text(*runs) == text
 
 
 def test_a_list_that_is_cut_says_so():

@@ -25,6 +25,7 @@ STATED = {"derive": {BANDWIDTH: "mxu.count * 1e11"}, "constraints": ["mxu.count 
         {"constraints": ["mxu.count < 2"]},
         {"warm": True},
         {"allow_overflow": True},
+        {"default_trip_count": 7},
         {"base": "v6e"},
         {"topology": "v5e:2x2"},
     ],

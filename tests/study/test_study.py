@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tpusim
-from tests.study.cases import BANDWIDTH, LSTM, MLP, SMALL_GRID, kernel_module, tanh_of
+from tests.study.cases import BANDWIDTH, LSTM, MLP, SLICES, SMALL_GRID, kernel_module, tanh_of
 from tpusim.errors import ConfigError
 from tpusim.study import study as study_room
 from tpusim.study.effects import effects
@@ -56,6 +56,21 @@ def test_a_time_is_that_of_a_run():
         else:
             assert (row["status"], row["time_us"]) == ("does not fit", None)
             assert "MiB of VMEM" in row["message"]
+
+
+def test_energy_is_told_of_one_device_and_of_all():
+    """As the price is that of all: eight devices that each do the same by themselves take twice what four do."""
+    program = kernel_module(partitions=4)
+    four, eight = tpusim.Study(programs=program, topology=SLICES, jobs=1).rows()
+    assert (four["devices"], eight["devices"]) == (4, 8)
+    assert four["energy_j"] == eight["energy_j"]
+    assert eight["all_devices_energy_j"] == pytest.approx(8 * eight["energy_j"])
+    assert four["all_devices_energy_j"] == tpusim.simulate(program, topology=SLICES[0]).all_devices_j
+
+
+def test_what_takes_the_energy_of_more_devices_has_moved():
+    """One of them takes what it took among fewer."""
+    assert tpusim.Study(programs=kernel_module(partitions=4), topology=SLICES, jobs=1).unmoved() == []
 
 
 def tpusim_traces() -> str:

@@ -35,6 +35,17 @@ def test_progress_counts_programs(tmp_path):
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
+def test_rows_say_how_their_kernels_were_estimated(tmp_path):
+    """Of a call that nobody knows: by its bytes. Else its error would look as if a rule had it."""
+    shape = "f32[1024,1024]{1,0:T(8,128)}"
+    lines = f"  x = {shape} parameter(0)", f'  ROOT y = {shape} custom-call(x), custom_call_target="MyKernel"'
+    text = "\n".join(("HloModule m, is_scheduled=true", "ENTRY e {", *lines, "}", ""))
+    (tmp_path / "m.v5e.hlo.txt").write_text(text)
+    (tmp_path / "index.csv").write_text("program,measured_us\nm.v5e.hlo.txt,50\n")
+    (row,) = tpusim.validate(tmp_path / "index.csv").rows
+    assert row.estimates == ("custom call to 'MyKernel': by its bytes",)
+
+
 def test_a_chip_without_rows_is_refused():
     """The error names the indexes and the chip."""
     with pytest.raises(ConfigError, match=r"index\.csv: expected measured rows of v5e, found none"):

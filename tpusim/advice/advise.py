@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from tpusim.advice.rules import (  # noqa: F401 (each enters its rule)
     activations,
     alike,
@@ -30,6 +32,7 @@ from tpusim.errors import CapacityError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module
+from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
 from tpusim.report.shown import Shown
@@ -58,6 +61,7 @@ def advise(
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     schedule: str = "",
+    default_trip_count: int = DEFAULT_TRIPS,
     allow_overflow: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Advice:
@@ -66,19 +70,32 @@ def advise(
     The arguments are those of ``simulate``; ``progress`` is called with the name of each rule before it looks.
     CapacityError, if the program does not fit, names what would take less memory.
     """
-    slice_ = as_topology(topology)
-    run = partial(simulate, program, chip, topology=slice_, overrides=overrides, schedule=schedule)
+    rest = as_topology(topology), default_trip_count
+    run = partial(
+        simulate,
+        program,
+        chip,
+        topology=rest[0],
+        overrides=overrides,
+        default_trip_count=default_trip_count,
+        schedule=schedule,
+    )
     try:
-        case = Case(run(allow_overflow=allow_overflow), slice_)
+        case = Case(run(allow_overflow=allow_overflow), *rest)
     except CapacityError as error:
-        mends = _findings(Case(run(allow_overflow=True), slice_), _FOR_MEMORY)[0]
+        mends = _findings(Case(run(allow_overflow=True), *rest), _FOR_MEMORY)[0]
         lines = [f"  {size_text(one.saved_bytes)} less: {one.change}" for one in mends if one.saved_bytes > 0]
         if not lines:
             raise
         raise CapacityError("\n".join((str(error), "what would take less of HBM:", *lines))) from None
     findings, tried = _findings(case, RULES, progress)
     return Advice(
-        program=case.program.name, chip=case.chip.name, time_ps=case.total_ps, findings=tuple(findings), tried=tried
+        program=case.program.name,
+        chip=case.chip.name,
+        time_ps=case.total_ps,
+        findings=tuple(findings),
+        tried=tried,
+        **structs.asdict(case.result.caveats),
     )
 
 

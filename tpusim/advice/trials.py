@@ -15,6 +15,7 @@ from tpusim.hardware.pod import Topology
 from tpusim.hardware.units import HOST_IN, HOST_OUT
 from tpusim.ir.frames import handed_on
 from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.nesting import depth_first
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.schedules import front_end_form
@@ -99,12 +100,13 @@ def products_of(module: Module, home: Computation, of: Instruction) -> Iterator[
 class Case:
     """A run that is looked at: its program, its module if there is one, and what each step of it took."""
 
-    def __init__(self, result: Result, topology: Topology | None) -> None:
+    def __init__(self, result: Result, topology: Topology | None, trips: int = DEFAULT_TRIPS) -> None:
         self.result = result
         self.program = result.program
         self.module = result.module
         self.chip = result.chip
         self.topology = topology
+        self.trips = trips
         self.total_ps = result.timeline.total_ps
 
     @cached_property
@@ -168,7 +170,14 @@ class Case:
         """Return what an alternative takes: as it is lowered, or compiled by tpusim."""
         if isinstance(alternative, Program):
             return run_program(alternative, self.chip, self.topology).total_ps
-        found = simulate(alternative, self.chip, topology=self.topology, schedule="compiled", allow_overflow=True)
+        found = simulate(
+            alternative,
+            self.chip,
+            topology=self.topology,
+            default_trip_count=self.trips,
+            schedule="compiled",
+            allow_overflow=True,
+        )
         return found.timeline.total_ps
 
     @cached_property

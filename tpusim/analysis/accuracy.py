@@ -58,7 +58,8 @@ def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float:
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """One row with what was predicted for it, in microseconds; ``compiler_us`` is 0 where there is no estimate.
 
-    ``units`` are the shares of the predicted time that the busiest units work, ``bound_by`` what it went to.
+    ``units`` are the shares of the predicted time that the busiest units work, ``bound_by`` what it went to;
+    ``estimates`` say of each kernel that no rule gave a time how it was estimated instead.
     """
 
     program: str
@@ -70,6 +71,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     roofline_us: float
     bound_by: str
     units: dict[str, float]
+    estimates: tuple[str, ...] = ()
 
 
 class Validation(msgspec.Struct, frozen=True, kw_only=True):

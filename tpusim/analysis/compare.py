@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from tpusim.analysis.answers.caveats import Caveats
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ProgramError
@@ -65,7 +66,14 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryFigures = MemoryFigures()
     provenance: Provenance | None = None
     changed: dict[str, Any] = {}
+    unsupported: tuple[dict[str, Any], ...] = ()
+    warnings: tuple[str, ...] = ()
     format: str = RESULT_FORMAT
+
+    @property
+    def caveats(self) -> Caveats:
+        """How many times are estimates, and how many warnings there are."""
+        return Caveats(estimates=len(self.unsupported), warnings=len(self.warnings))
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +124,8 @@ def run_figures(summary: Summary) -> RunFigures:
         ops=tuple(_op_figures(group) for group in summary.ops),
         provenance=summary.provenance,
         changed=summary.changed,
+        unsupported=tuple(structs.asdict(one) for one in summary.unsupported),
+        warnings=summary.warnings,
         memory=MemoryFigures(**{name: getattr(summary.memory, name) for name in MemoryFigures.__struct_fields__}),
     )
 

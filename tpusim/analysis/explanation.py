@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tpusim.analysis.answers.caveats import Caveats
 from tpusim.analysis.bands import compiler_clock_hz
 from tpusim.analysis.estimates import GapReason, gap_reason
 from tpusim.analysis.explained.blocks import TriedBlocks
@@ -58,7 +59,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         return self.latency_cycles + self.moving_cycles
 
 
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+class Explanation(Caveats, frozen=True, kw_only=True):
     """One kernel. Times are in picoseconds; ``cycles`` are those of one tile on one core, by unit or memory.
 
     ``stages`` are what a tile does one after another: of each the unit that takes longest, and its cycles. ``alone_ps``
@@ -97,8 +98,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     compiler_cycles: int
     compiler_clock_hz: float
     compiled: str = ""
-    apart: dict[str, str] = {}
-    apart_users: dict[str, str] = {}
+    apart: dict[str, str] = msgspec.field(default_factory=dict)
+    apart_users: dict[str, str] = msgspec.field(default_factory=dict)
     tried: tuple[TriedTiles, ...] = ()
     body: Body | None = None
     blocks: tuple[TriedBlocks, ...] = ()

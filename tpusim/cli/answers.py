@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import MACHINE, OVERFLOW, PROGRAM, RUN, TRIPS, WARM, command, json_option, machine, option
-from tpusim.cli.output import answer, console, write_json
+from tpusim.cli.options import (
+    MACHINE,
+    OVERFLOW,
+    PROGRAM,
+    RUN,
+    TRIPS,
+    WARM,
+    command,
+    json_option,
+    machine,
+    option,
+    trips,
+)
+from tpusim.cli.output import answer
 
 _PATH = """\
 What the end of a run waits for, back to its start, through kernels, copies, collectives and other devices; how much
@@ -27,6 +39,7 @@ Without --op: the three ops to which the end of the run owes most."""
         "--op", metavar="NAME", help="an instruction, as `tpusim run` names it (default: the three that matter most)"
     ),
     *MACHINE,
+    TRIPS,
     OVERFLOW,
     json_option("print one JSON object instead of text"),
     description=_EXPLAIN,
@@ -35,24 +48,14 @@ def explain(options: Namespace) -> None:
     """Explain one op, or those that matter most."""
     from tpusim.pipeline.answers.explain import explain, explain_longest
     from tpusim.report.json.answers import explained_page, longest_page
-    from tpusim.report.terminal.answers.explain import render_explained
+    from tpusim.report.terminal.answers.explain import render_explained, render_longest
 
-    rest = {**machine(options), "allow_overflow": options.allow_overflow}
+    rest = {**machine(options), **trips(options), "allow_overflow": options.allow_overflow}
     if options.op:
         found = explain(options.program, options.op, options.chip, **rest)
         answer(options, explained_page, render_explained, found)
         return
-    longest = explain_longest(options.program, options.chip, **rest)
-    if options.json:
-        write_json(longest_page(longest))
-        return
-    page = console()
-    if not longest:
-        page.print("nothing in the program takes time")
-    for number, found in enumerate(longest):
-        if number:
-            page.print()
-        render_explained(found, page)
+    answer(options, longest_page, render_longest, explain_longest(options.program, options.chip, **rest))
 
 
 @command(
@@ -75,7 +78,7 @@ def path(options: Namespace) -> None:
         options.program,
         options.chip,
         **machine(options),
-        default_trip_count=options.default_trip_count,
+        **trips(options),
         warm=options.warm,
         allow_overflow=options.allow_overflow,
     )
@@ -93,6 +96,7 @@ program's steps or in its module, and run: a saving is the difference of two sim
     "what would make a program faster, each change tried by simulation",
     PROGRAM,
     *MACHINE,
+    TRIPS,
     OVERFLOW,
     json_option(),
     option("--quiet", action="store_true", help="no progress line"),
@@ -114,6 +118,7 @@ def advise(options: Namespace) -> None:
             options.program,
             options.chip,
             **machine(options),
+            **trips(options),
             allow_overflow=options.allow_overflow,
             progress=progress,
         )

@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from tpusim.cli.options import HLO, LOWERING, command, json_option, machine, number, option, written
+from tpusim.cli.options import HLO, LOWERING, command, json_option, machine, number, option, trips, written
 from tpusim.cli.output import answer, console, write_stage
 from tpusim.errors import ConfigError
 
@@ -39,8 +39,7 @@ def lower(options: Namespace) -> None:
     if options.output and not options.output.endswith(".json"):
         # By that ending `run` tells a lowered program from HLO text.
         raise ConfigError(f"--output: expected a name that ends in .json, found {options.output!r}")
-    trips = options.default_trip_count
-    program = lower(options.program, options.chip, **machine(options), default_trip_count=trips)
+    program = lower(options.program, options.chip, **machine(options), **trips(options))
     if options.output:
         save_program(program, options.output)
     else:

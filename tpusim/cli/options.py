@@ -240,7 +240,14 @@ TOPOLOGIES = listed("--topology", "slices to run on, as in v5e:2x4", "T,T")
 OVERRIDE = option("-o", "--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
 # Where -o is the output.
 LONG_OVERRIDE = option("--override", metavar="K=V", action="append", default=[], help="replace a figure of the chip")
-TRIPS = option("--default-trip-count", metavar="N", type=number, default=1, help="of loops that tell none (default: 1)")
+# Where it is not given a study's file may state it.
+TRIPS = option(
+    "--default-trip-count",
+    metavar="N",
+    type=number,
+    default=argparse.SUPPRESS,
+    help="of loops that tell none (default: 1)",
+)
 # Written out, so that --help need not load the rooms; a test holds them against those of pipeline/schedules.py.
 SCHEDULES = ("given", "retiled", "compiled")
 SCHEDULE = option(
@@ -258,7 +265,7 @@ DEVICE_ORDER = option(
     "--device-order",
     metavar="N,N",
     help="which devices of the slice the mesh has, as in 0,2,1,3 or reshape(2, 2).transpose(1, 0) (`tpusim explain`), "
-    "or hosts: as jax.devices() lists them",
+    "ids: 0,1,2,..., or hosts: as jax.devices() lists them",
 )
 MACHINE = (CHIP, TOPOLOGY, DEVICE_ORDER, OVERRIDE, SCHEDULE, PLUGIN)
 RUN = (*PLACED, DEVICE_ORDER, OVERRIDE)
@@ -306,3 +313,9 @@ def overrides(options: argparse.Namespace) -> dict[str, Any]:
 def machine(options: argparse.Namespace) -> dict[str, Any]:
     """Return topology, overrides and schedule of the command line, as the stages of the pipeline take them."""
     return {"topology": options.topology, "overrides": overrides(options), "schedule": options.schedule}
+
+
+def trips(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what ``TRIPS`` was given, if anything, under the name that the stages of the pipeline have for it."""
+    found = getattr(options, "default_trip_count", None)
+    return {} if found is None else {"default_trip_count": found}

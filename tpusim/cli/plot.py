@@ -12,6 +12,7 @@ from tpusim.cli.options import (
     LONG_OVERRIDE,
     OVERFLOW,
     PLACED,
+    TRIPS,
     WARM,
     Command,
     Option,
@@ -21,6 +22,7 @@ from tpusim.cli.options import (
     number,
     option,
     real,
+    trips,
     written,
 )
 from tpusim.cli.systolic import product_sizes
@@ -45,7 +47,7 @@ examples:
   tpusim plot systolic --rows 8 --cols 8 --m 12 --n 7 --k 6 -o wavefront.gif"""
 
 _OUTPUT = written("-o", "--output", metavar="FILE", required=True, help="ends in .png, .svg or .pdf")
-_RUN = (*PLACED, LONG_OVERRIDE, WARM, OVERFLOW)
+_RUN = (*PLACED, LONG_OVERRIDE, TRIPS, WARM, OVERFLOW)
 _OP = option("--op", metavar="NAME", required=True, help="an instruction, as `tpusim run` names it")
 _BY = option("--by", choices=("source", "category", "op"), default="source", help="what a layer is")
 _POINTS = (
@@ -84,6 +86,7 @@ def _simulated(options: Namespace) -> Result:
         options.program,
         options.chip,
         **machine(options),
+        **trips(options),
         warm=options.warm,
         allow_overflow=options.allow_overflow,
     )
@@ -149,10 +152,12 @@ def _layers(plot: Any, options: Namespace) -> Any:
 
 def _sensitivity(plot: Any, options: Namespace) -> Any:
     from tpusim.report.plots.sweep import effects_of
+    from tpusim.study.table import FIGURES
 
     folder = Path(options.effects)
     records = plot.read_csv(folder / "effects.csv" if folder.is_dir() else folder)
-    measure = options.measure or f"{options.figure.partition('_')[0]} (%)"
+    figure = FIGURES.get(options.figure, options.figure.partition("_")[0])
+    measure = options.measure or f"{figure} (%)"
     if not options.per:
         # Of all programs together, where a study has told them apart.
         whole = [record for record in records if not record.get("program")]

@@ -22,6 +22,7 @@ from tpusim.cli.options import (
     option,
     overrides,
     positive,
+    trips,
     written,
 )
 from tpusim.cli.output import answer, console, write, write_json, write_stage
@@ -105,8 +106,7 @@ def run(options: Namespace) -> None:
         from tpusim.pipeline.stages import lower
         from tpusim.program.stored import encode_program
 
-        trips = options.default_trip_count
-        program = lower(options.program, options.chip, default_trip_count=trips, **machine(options))
+        program = lower(options.program, options.chip, **machine(options), **trips(options))
         write_stage(encode_program(program))
         return
     # Before the run, which may take long: a wrong file is told of at once.
@@ -158,7 +158,7 @@ def _simulate(options: Namespace) -> Result:
             options.program,
             options.chip,
             **machine(options),
-            default_trip_count=options.default_trip_count,
+            **trips(options),
             warm=options.warm,
             allow_overflow=options.allow_overflow,
             timeout_us=options.timeout,
@@ -268,6 +268,7 @@ def execute(options: Namespace) -> None:
     ),
     OVERRIDE,
     PLUGIN,
+    TRIPS,
     OVERFLOW,
     json_option("print one JSON object with every op"),
     description=_DIFF,
@@ -289,6 +290,6 @@ def diff(options: Namespace) -> None:
             "expected two programs or results, or one program and two --chip, two --schedule or -o; found no second"
         )
     wanted: dict[str, Any] = dict(zip(("schedule", "other_schedule"), schedules, strict=False))
-    wanted |= {"other_overrides": replaced, "allow_overflow": options.allow_overflow}
+    wanted |= {"other_overrides": replaced, "allow_overflow": options.allow_overflow, **trips(options)}
     found = diff(options.before, options.after or options.before, *chips, **wanted)
     answer(options, comparison_page, render_comparison, found)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from tpusim.cli.options import CHIPS, SCHEDULE, TOPOLOGIES, command, json_option, option, positive, written
+from tpusim.cli.options import (
+    CHIPS,
+    SCHEDULE,
+    TOPOLOGIES,
+    TRIPS,
+    command,
+    json_option,
+    option,
+    positive,
+    trips,
+    written,
+)
 from tpusim.cli.output import answer, console, write_json
 from tpusim.cli.plot import check_picture
 
@@ -30,6 +41,7 @@ examples:
     CHIPS,
     TOPOLOGIES,
     SCHEDULE,
+    TRIPS,
     option("--price", metavar="USD", type=positive, help="of an hour of a chip (default: as listed, where it is)"),
     written("-o", "--output", metavar="FILE", help="draw it as well (.png, .svg, .pdf)"),
     json_option(),
@@ -55,6 +67,7 @@ def scale(options: Namespace) -> None:
             topologies=options.topology,
             schedule=options.schedule,
             price=options.price,
+            **trips(options),
             progress=None if options.quiet else line,
         )
     finally:

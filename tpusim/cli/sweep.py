@@ -11,6 +11,7 @@ from tpusim.cli.options import (
     OVERFLOW,
     PLUGIN,
     TOPOLOGIES,
+    TRIPS,
     WARM,
     check_written,
     command,
@@ -19,6 +20,7 @@ from tpusim.cli.options import (
     number,
     once,
     option,
+    trips,
     written,
 )
 from tpusim.cli.output import answer, console, write_json
@@ -50,6 +52,7 @@ examples:
     TOPOLOGIES,
     listed("--schedule", "given, retiled, compiled", "S,S"),
     PLUGIN,
+    TRIPS,
     OVERFLOW,
     WARM,
     option("--study", metavar="DIR", help="keep outcomes here (default for NAME.toml: NAME beside it)"),
@@ -132,7 +135,7 @@ def _study(options: Namespace, progress: Any) -> Study:
             table.pop(key, None)
     flags = {"warm": options.warm, "allow_overflow": options.allow_overflow}
     return Study(
-        table | {"axes": axes} | {key: True for key, given in flags.items() if given},
+        table | {"axes": axes} | {key: True for key, given in flags.items() if given} | trips(options),
         folder=start,
         store=_folder(options),
         executor=options.executor,

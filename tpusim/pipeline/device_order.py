@@ -24,8 +24,12 @@ from tpusim.semantics.marks import TOPOLOGY, mark_of, marked_with_order
 HOSTS = "hosts"
 """The order of ``jax.devices()`` on a slice: host by host."""
 
+IDS = "ids"
+"""The order of the devices' ids, by which they are counted by coordinates."""
+
 _NUMBERS = r"(\d[\d, ]*+)"
 _RESHAPED = re.compile(rf"reshape\({_NUMBERS}\)\.transpose\({_NUMBERS}\)(?:\.ravel\(\))?$")
+_BY_ID = re.compile(rf"(?:{IDS}|.*sorted\(jax\.devices\(\), key=lambda d: d\.id\)\)?)$")
 _LISTED = re.compile(rf"(?:^|\[){_NUMBERS}\]*$")
 
 
@@ -36,13 +40,16 @@ def with_device_order(
 
     ``order`` lists each device once, or is text: ``0,2,1,3``, or what `tpusim explain` proposes, of which
     ``reshape(2, 2).transpose(1, 0)`` is enough. With a ``topology`` it is that of this slice; otherwise of the one that
-    the program names, or of any. ``hosts`` is the order of ``jax.devices()`` on the slice, of a ``chip`` if neither
-    the slice nor the program tells which. Raises ConfigError for what is no order.
+    the program names, or of any. ``ids`` is 0, 1, 2, ..., whatever order the program states. ``hosts`` is the order of
+    ``jax.devices()`` on the slice, of a ``chip`` if neither the slice nor the program tells which. Raises ConfigError
+    for what is no order.
     """
     loaded = load_any(program)
     # Not of an array, which would compare each of its numbers.
     if isinstance(order, str) and order == HOSTS:
         order, topology = _by_host(loaded, topology, chip)
+    elif isinstance(order, str) and _BY_ID.match(order.strip()):
+        order = range(_device_count(loaded))
     devices = _parsed(order) if isinstance(order, str) else tuple(order)
     if sorted(devices) != list(range(len(devices))):
         raise ConfigError(f"device order: expected each device once, counted from 0, found {order!r:.200}")
@@ -56,14 +63,20 @@ def with_device_order(
     return structs.replace(placed, topology=topology) if topology else placed
 
 
+def _device_count(program: Module | Program) -> int:
+    devices = program.device_count if isinstance(program, Module) else program.devices_needed
+    if fault := DEVICES.fault(devices):
+        raise ProgramError(f"{program.name}: {fault}")
+    return devices
+
+
 def _by_host(program: Module | Program, topology: str, chip: str) -> tuple[tuple[int, ...], str]:
     """Return the devices of a program's slice as ``jax.devices()`` lists them, and the slice."""
     if isinstance(program, Module):
-        stated, made_by, devices = mark_of(program, TOPOLOGY), provenance_of(program), program.device_count
+        stated, made_by = mark_of(program, TOPOLOGY), provenance_of(program)
     else:
-        stated, made_by, devices = program.topology, None, program.devices_needed
-    if fault := DEVICES.fault(devices):
-        raise ProgramError(f"{program.name}: {fault}")
+        stated, made_by = program.topology, None
+    devices = _device_count(program)
     stated = topology or stated
     asked = parse_topology(stated) if stated else None
     found = choose_chip(program, made_by, chip=chip or None, topology=asked)
@@ -82,7 +95,7 @@ def _parsed(text: str) -> tuple[int, ...]:
     elif listed := _LISTED.search(text.strip()):
         return _numbers(listed[1])
     raise ConfigError(
-        f"device order: expected {HOSTS}, or numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), "
+        f"device order: expected {IDS}, {HOSTS}, or numbers such as 0,2,1,3 or reshape(2, 2).transpose(1, 0), "
         f"found {text!r:.200}"
     )
 

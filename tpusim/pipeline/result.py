@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tpusim.analysis.answers.caveats import Caveats, caveats_of
 from tpusim.analysis.communication import PodUse, pod_use
 from tpusim.analysis.energy.price import Cost, run_cost
 from tpusim.analysis.energy.run import Energy, pod_joules
@@ -53,6 +54,11 @@ class Result(Shown, msgspec.Struct, frozen=True, dict=True, weakref=True):
         """All numbers of the run: utilisation, roofline, memory, ops, warnings."""
         return summarise(self.program, self.chip, self.timeline, len(self.pod.timelines), self.schedule)
 
+    @cached_property
+    def caveats(self) -> Caveats:
+        """How many times are estimates, and how many warnings there are: the summary lists both."""
+        return caveats_of(self.program, self.chip)
+
     @property
     def energy(self) -> Energy:
         """What the device of the summary took, by op and by unit, with its share of the chip's idle power."""
@@ -89,7 +95,7 @@ class Result(Shown, msgspec.Struct, frozen=True, dict=True, weakref=True):
         # Few runs are asked for it.
         from tpusim.analysis.path.critical import critical_path
 
-        return critical_path(self.program, self.pod)
+        return critical_path(self.program, self.pod, self.caveats)
 
     def __repr__(self) -> str:
         """Name the program, the chip and the time: all fields would be thousands of lines."""

@@ -177,6 +177,7 @@ def figures(
     schedule: str = "",
     *,
     overrides: Mapping[str, Any] | None = None,
+    default_trip_count: int = DEFAULT_TRIPS,
     allow_overflow: bool = False,
 ) -> RunFigures:
     """Return what ``analysis.compare`` compares of a run: of a saved result, or of a program that is simulated.
@@ -190,7 +191,14 @@ def figures(
         if chip is not None and (chip if isinstance(chip, str) else chip.name) != found.chip:
             raise ConfigError(f"{program}: a saved result of {found.chip}, which cannot be run on another chip")
         return found
-    run = simulate(program, chip, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow)
+    run = simulate(
+        program,
+        chip,
+        overrides=overrides,
+        default_trip_count=default_trip_count,
+        schedule=schedule,
+        allow_overflow=allow_overflow,
+    )
     return run_figures(run.summary)
 
 
@@ -203,17 +211,18 @@ def diff(
     schedule: str = "",
     other_schedule: str = "",
     other_overrides: Mapping[str, Any] | None = None,
+    default_trip_count: int = DEFAULT_TRIPS,
     allow_overflow: bool = False,
 ) -> Comparison:
     """Return what changes from one run to another, by op and by category: what ``tpusim diff`` prints.
 
     Each is what ``simulate`` takes, or a path to a result that ``tpusim run --save`` wrote. ``other_chip`` is the
     second one's, by default ``chip``; ``other_schedule`` likewise, and ``other_overrides`` replace figures of its chip.
-    ``allow_overflow`` is as for ``simulate``.
+    ``default_trip_count`` and ``allow_overflow`` are as for ``simulate``.
     """
-    rest: dict[str, Any] = {"overrides": other_overrides, "allow_overflow": allow_overflow}
-    second = figures(after, other_chip or chip, other_schedule or schedule, **rest)
-    return compare(figures(before, chip, schedule, allow_overflow=allow_overflow), second)
+    rest: dict[str, Any] = {"default_trip_count": default_trip_count, "allow_overflow": allow_overflow}
+    second = figures(after, other_chip or chip, other_schedule or schedule, overrides=other_overrides, **rest)
+    return compare(figures(before, chip, schedule, **rest), second)
 
 
 def run_program(

@@ -176,6 +176,27 @@ def changed_text(figures: Mapping[str, object]) -> str:
     return f" with {some_text(texts, _SHOWN_FIGURES)}" if texts else ""
 
 
+def caveats_text(*runs: tuple[int, int]) -> str:
+    """Return one line that says how much ``tpusim run`` lists of some runs; nothing where that is nothing.
+
+    Of each run it is how many times are estimated without a rule, and how many warnings there are.
+    """
+    told = [counts for counts in runs if any(counts)]
+    if not told:
+        return ""
+    estimates, warnings = map(max, zip(*told, strict=True))
+    texts = [f"{estimates:,} estimated"] if estimates else []
+    texts += [f"{warnings:,} {'warning' if warnings == 1 else 'warnings'}"] if warnings else []
+    which = f"{len(told):,} of {len(runs):,} runs with up to " if len(runs) > 1 else ""
+    return f"{which}{', '.join(texts)}: `tpusim run` lists them"
+
+
+def print_caveats(console: Printer, *runs: tuple[int, int]) -> None:
+    """Print that line below what else is said of some runs."""
+    if text := caveats_text(*runs):
+        console.print(f"\n{text}", soft_wrap=True)
+
+
 def some_text(names: Sequence[object], most: int) -> str:
     """Return names with commas, and how many there are beyond the first ones."""
     more = [f"and {len(names) - most:,} more"] if len(names) > most else []

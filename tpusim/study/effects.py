@@ -39,7 +39,7 @@ def effects(rows: Rows, axes: Sequence[Axis], figure: str) -> list[Effect]:
     return found
 
 
-def effect_table(rows: Rows, axes: Sequence[Axis], figures: Sequence[str]) -> list[dict[str, Any]]:
+def effect_table(rows: Rows, axes: Sequence[Axis], figures: Iterable[str]) -> list[dict[str, Any]]:
     """Return the effects of all axes on some figures, in percent: on each program's, and on all programs' together."""
     programs = list(dict.fromkeys(row["program"] for row in rows))
     parts = {"": rows} | {name: [row for row in rows if row["program"] == name] for name in programs}
@@ -77,8 +77,11 @@ def _halves(rows: Rows, axis: Axis, figure: str) -> tuple[list[float], list[floa
     return low, high
 
 
-def unmoved(rows: Rows, axes: Sequence[Axis], figures: Sequence[str]) -> list[str]:
-    """Return a sentence for each axis and schedule under which no figure and no status changed along the axis."""
+def unmoved(rows: Rows, axes: Sequence[Axis], figures: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each axis and schedule under which no figure and no status changed along the axis.
+
+    ``figures`` says by column what a sentence calls it.
+    """
     found = []
     for axis in axes:
         moved: dict[str, bool] = {}
@@ -87,7 +90,7 @@ def unmoved(rows: Rows, axes: Sequence[Axis], figures: Sequence[str]) -> list[st
                 schedule = "" if axis.name == "schedule" else str(group[0]["schedule"])
                 changed = len({(row["status"], *(row.get(figure) for figure in figures)) for row in group}) > 1
                 moved[schedule] = moved.get(schedule, False) or changed
-        what = " or ".join(figure.partition("_")[0] for figure in figures)
+        what = " or ".join(figures.values())
         for schedule in (schedule for schedule, changed in moved.items() if not changed):
             found.append(
                 f"{', '.join(axis.keys)}: no {what} changed" + (f" under schedule={schedule}" if schedule else "")

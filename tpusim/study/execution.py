@@ -134,4 +134,4 @@ class Execution:
 
 def _job(point: Point) -> Job:
     assert point.chip is not None
-    return Job(point.chip, point.topology, point.schedule, point.warm, point.allow_overflow)
+    return Job(point.chip, point.topology, point.schedule, point.settings)

@@ -26,7 +26,7 @@ from tpusim.pipeline.stages import read_program
 from tpusim.program.module import Program
 from tpusim.study.axes import Setting
 from tpusim.study.programs import ProgramText, digest
-from tpusim.study.spec import BASES, Spec
+from tpusim.study.spec import BASES, DEFAULTS, RunSettings, Spec
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,7 @@ class Point:
     program: ProgramText
     chip: Chip | None
     columns: Mapping[str, Any]
-    warm: bool = False
-    allow_overflow: bool = False
+    settings: RunSettings = DEFAULTS
     fault: str = ""
 
     @property
@@ -111,7 +110,7 @@ def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> 
         bases |= {"chip": base.name, "schedule": resolved_schedule(module, bases["schedule"])}
         # A column for what only other programs have, too.
         columns = dict.fromkeys(spec.keys) | bases | variables | columns
-        yield Point(program, chip, columns, spec.warm, spec.allow_overflow)
+        yield Point(program, chip, columns, spec.settings)
 
 
 def base_digests(spec: Spec) -> list[str]:

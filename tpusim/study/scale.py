@@ -14,6 +14,7 @@ from tpusim.analysis.answers.efficiency import Efficiency, efficiencies
 from tpusim.analysis.answers.scaling import Largest, Refused, ScaleRow, largest_that_fit, scale_row
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.pod import Topology, parse_topology
+from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.answers.device_orders import best_order
 from tpusim.pipeline.answers.exposed import exposed_communication
 from tpusim.pipeline.result import Result
@@ -59,6 +60,7 @@ def scale(
     chips: Sequence[str] = (),
     topologies: Sequence[str] = (),
     schedule: str = "",
+    default_trip_count: int = DEFAULT_TRIPS,
     price: float | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Scaling:
@@ -69,10 +71,11 @@ def scale(
     Sizes of which it makes none, since they do not fit, say, are ``refused`` with the reason.
 
     ``items`` names what a run makes, a variable or a product of some (``batch*seq``); by default ``batch``, where there
-    is one. ``price`` is that of an hour of a chip. Raises ConfigError where no program or variable is found.
+    is one. ``price`` is that of an hour of a chip, ``default_trip_count`` as for ``simulate``. Raises ConfigError where
+    no program or variable is found.
     """
     found, refused = _made(programs, {} if values is None else _listed(values))
-    runs = [_Run(*run, schedule) for run in product(found, chips or ("",), topologies or ("",))]
+    runs = [_Run(*run, schedule, default_trip_count) for run in product(found, chips or ("",), topologies or ("",))]
     rows = []
     for number, run in enumerate(runs):
         if progress is not None:
@@ -92,6 +95,7 @@ class _Run(NamedTuple):
     chip: str
     topology: str
     schedule: str
+    default_trip_count: int
 
     @property
     def slice(self) -> Topology | None:
@@ -101,7 +105,14 @@ class _Run(NamedTuple):
     def result(self) -> Result:
         """Return what it comes to."""
         loaded = read_program(self.program.path, self.program.content)
-        return simulate(loaded, self.chip or None, topology=self.slice, schedule=self.schedule, allow_overflow=True)
+        return simulate(
+            loaded,
+            self.chip or None,
+            topology=self.slice,
+            schedule=self.schedule,
+            default_trip_count=self.default_trip_count,
+            allow_overflow=True,
+        )
 
 
 def _with_order(row: ScaleRow, run: _Run) -> ScaleRow:

@@ -15,7 +15,7 @@ from tpusim.study.store import version
 from tpusim.study.study import Study
 from tpusim.study.table import Row, rows_of, written_row
 
-OBJECTIVES = ("time_us", "energy_j", "average_power_w", "area_mm2", "cost_usd")
+OBJECTIVES = ("time_us", "energy_j", "all_devices_energy_j", "average_power_w", "area_mm2", "cost_usd")
 """Columns that a search can make small."""
 
 _BATCH = 24
@@ -65,7 +65,7 @@ def key_of(spec: Spec, objectives: Sequence[str]) -> str:
     programs = [(program.digest, program.variables) for program in spec.programs]
     derive = sorted((key, expression.text) for key, expression in spec.derive.items())
     constraints = [expression.text for expression in spec.constraints]
-    rules = derive, constraints, spec.warm, spec.allow_overflow
+    rules = derive, constraints, spec.settings
     return digest(repr((version(), programs, base_digests(spec), spec.axes, rules, list(objectives))).encode())
 
 

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.files import read_toml
 from tpusim.hardware.fields import FIELDS, TEXT_KEYS, WORKED_OUT, field_of
 from tpusim.ir.module import Module
+from tpusim.limits import COUNT, check_count
+from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.schedules import check_schedule
 from tpusim.study.axes import Axis, read_axis
 from tpusim.study.expressions import Expression
@@ -24,14 +26,25 @@ BASES = {"chip": "base", "topology": "topology", "schedule": "schedule"}
 """Axes beside the chip's keys and the programs' variables, and the keys that state one value of each."""
 
 COLUMNS = (
-    *("program", "status", "time_us", "energy_j", "average_power_w", "area_mm2", "cost_usd", "bound", "message"),
-    *("program_hash", "chip_hash", "version"),
+    *("program", "status", "time_us", "devices", "energy_j", "all_devices_energy_j", "average_power_w", "area_mm2"),
+    *("cost_usd", "bound", "warnings", "estimates", "message", "program_hash", "chip_hash", "version"),
 )
 """What tables say of a point beside what it is."""
 
 _OF_ALL = WORKED_OUT | {"area_mm2"}
 
-_KEYS = ("programs", "base", "schedule", "topology", "axes", "derive", "constraints", "warm", "allow_overflow")
+
+class RunSettings(NamedTuple):
+    """How all points of a study run, as ``simulate`` takes it."""
+
+    warm: bool = False
+    allow_overflow: bool = False
+    default_trip_count: int = DEFAULT_TRIPS
+
+
+DEFAULTS = RunSettings()
+
+_KEYS = ("programs", "base", "schedule", "topology", "axes", "derive", "constraints", *RunSettings._fields)
 
 
 @dataclass(frozen=True)
@@ -42,8 +55,7 @@ class Spec:
     axes: tuple[Axis, ...]
     derive: Mapping[str, Expression] = field(default_factory=dict)
     constraints: tuple[Expression, ...] = ()
-    warm: bool = False
-    allow_overflow: bool = False
+    settings: RunSettings = DEFAULTS
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -118,8 +130,7 @@ def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "stu
         limits = {str(text): text for text in limits}
     named = table_of({"constraints": limits}, "constraints", where)
     constraints = tuple(_constraint(name, text, where) for name, text in named.items())
-    flags = {key: _flag(table, key, where) for key in ("warm", "allow_overflow")}
-    return Spec(tuple(programs), tuple(axes), derive, constraints, **flags)
+    return Spec(tuple(programs), tuple(axes), derive, constraints, _settings(table, where))
 
 
 def table_of(table: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
@@ -155,6 +166,13 @@ def _beside(chip: str, folder: Path) -> str:
     """Return the file of a chip in a folder, or the chip as it is stated where that has none."""
     path = os.path.join(folder, chip)
     return path if chip.endswith(".toml") and os.path.isfile(path) else chip
+
+
+def _settings(table: Mapping[str, Any], where: str) -> RunSettings:
+    """Return what a study's table says of all points."""
+    trips = table.get("default_trip_count", DEFAULT_TRIPS)
+    check_count(f"{where}: default_trip_count", trips, COUNT)
+    return RunSettings(_flag(table, "warm", where), _flag(table, "allow_overflow", where), trips)
 
 
 def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:

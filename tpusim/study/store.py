@@ -47,8 +47,8 @@ def _version(plugins: tuple[str, ...]) -> str:
 
 def key_of(point: Point) -> str:
     """Return what a point's outcome is kept under: all that it follows from, and no name."""
-    settings = point.topology or "", point.schedule, point.warm, point.allow_overflow
-    return digest(repr((version(), point.program.digest, point.chip_digest, *settings)).encode())
+    run = point.topology or "", point.schedule, *point.settings
+    return digest(repr((version(), point.program.digest, point.chip_digest, *run)).encode())
 
 
 class Store:

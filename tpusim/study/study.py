@@ -26,12 +26,12 @@ class Study:
 
     ``source`` is a TOML file, or what it would say as a mapping or as keywords: ``programs`` (patterns, modules, or
     functions of axes that return modules), ``base``, ``schedule``, ``topology``, ``axes``, ``derive``, ``constraints``,
-    ``warm``, ``allow_overflow``; patterns and files of chips start from the file's folder, or ``folder``. Outcomes are
-    kept in the folder ``store`` as they come, and taken from there. ``executor`` is any executor of
-    ``concurrent.futures``, or a text as ``tpusim sweep --executor`` takes it; by default ``jobs`` processes, one for
-    each core, so that a script that makes a study has to guard its own beginning (``if __name__ == "__main__":``) or
-    set ``jobs=1``. Without ``reuse`` each point is worked out by itself. Raises ConfigError, with the nearest known
-    key, for what is no study.
+    ``warm``, ``allow_overflow``, ``default_trip_count``; patterns and files of chips start from the file's folder, or
+    ``folder``. Outcomes are kept in the folder ``store`` as they come, and taken from there. ``executor`` is any
+    executor of ``concurrent.futures``, or a text as ``tpusim sweep --executor`` takes it; by default ``jobs``
+    processes, one for each core, so that a script that makes a study has to guard its own beginning
+    (``if __name__ == "__main__":``) or set ``jobs=1``. Without ``reuse`` each point is worked out by itself. Raises
+    ConfigError, with the nearest known key, for what is no study.
     """
 
     def __init__(

@@ -18,8 +18,8 @@ from tpusim.study.work import Outcome
 
 Row = dict[str, Any]
 
-FIGURES = ("time_us", "energy_j")
-"""What a machine is judged by; less is better."""
+FIGURES = {"time_us": "time", "all_devices_energy_j": "energy"}
+"""What a machine is judged by, by column; less is better."""
 
 
 def rows_of(points: Sequence[Point], outcomes: Sequence[Outcome]) -> list[Row]:
@@ -44,11 +44,15 @@ def _row(point: Point, outcome: Outcome) -> Row:
         **point.columns,
         "status": outcome.status,
         "time_us": outcome.time_us,
+        "devices": outcome.devices,
         "energy_j": outcome.energy_j,
+        "all_devices_energy_j": outcome.all_devices_energy_j,
         "average_power_w": outcome.average_power_w,
         "area_mm2": area_mm2(point.chip) if point.chip else None,
         "cost_usd": outcome.cost_usd,
         "bound": outcome.bound,
+        "warnings": outcome.warnings,
+        "estimates": outcome.estimates,
         "message": outcome.message,
         "program_hash": point.program.digest,
         "chip_hash": point.chip_digest,

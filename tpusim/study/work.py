@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from tpusim.analysis.energy.run import action_counts, run_energy
 from tpusim.analysis.utilisation import op_activities, utilisation
@@ -25,6 +26,7 @@ from tpusim.pipeline.reuse import Reuse, Reusing, no_reuse
 from tpusim.pipeline.stages import read_program, simulate
 from tpusim.program.module import Program
 from tpusim.study.programs import ProgramText
+from tpusim.study.spec import RunSettings
 
 Status = Literal["ok", "does not fit", "error"]
 
@@ -32,15 +34,22 @@ _KEPT_PROGRAMS = 8
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run came to. ``message`` is the first line of why it has no time, ``counts`` are those of ``Result``."""
+    """What a run came to. ``message`` is the first line of why it has no time, ``counts`` are those of ``Result``.
+
+    Energy and mean power are those of one of the ``devices``, ``all_devices_energy_j`` and the cost those of all.
+    """
 
     status: Status
     message: str = ""
     time_us: float | None = None
+    devices: int | None = None
     energy_j: float | None = None
+    all_devices_energy_j: float | None = None
     average_power_w: float | None = None
     cost_usd: float | None = None
     bound: str = ""
+    warnings: int | None = None
+    estimates: int | None = None
     counts: dict[str, float] = {}
 
 
@@ -50,8 +59,7 @@ class Job(NamedTuple):
     chip: Chip
     topology: str | None
     schedule: str
-    warm: bool
-    allow_overflow: bool
+    settings: RunSettings
 
 
 def run_batch(
@@ -92,26 +100,22 @@ def _first_line(error: Exception) -> str:
 
 
 def _run(program: Module | Program, job: Job, reuse: Reusing) -> Outcome:
-    chip, topology, schedule, warm, allow_overflow = job
-    result = simulate(
-        program,
-        chip,
-        topology=topology,
-        schedule=schedule,
-        warm=warm,
-        allow_overflow=allow_overflow,
-        reuse=reuse,
-    )
+    chip, topology, schedule, settings = job
+    result = simulate(program, chip, topology=topology, schedule=schedule, **settings._asdict(), reuse=reuse)
     timeline = result.timeline
     # Not the summary, which has more to add up, and compares the chip with the shipped ones.
     use, energy = utilisation(timeline), run_energy(op_activities(timeline), chip, timeline.total_ps)
     return Outcome(
         status="ok",
         time_us=result.time_us,
+        devices=result.pod.device_count,
         energy_j=energy.total_j,
+        # Of one device that is known already.
+        all_devices_energy_j=energy.total_j if result.pod.device_count == 1 else result.all_devices_j,
         average_power_w=energy.average_power_w,
         cost_usd=result.cost_usd,
         bound=use.bound_by,
+        **structs.asdict(result.caveats),
         counts=action_counts(use, chip),
     )
 

@@ -124,7 +124,8 @@ def predict(case: Case, chip: Chip, program: Program | None = None) -> Outcome:
 
     ``program`` is the row's program if it has been lowered already.
     """
-    timeline = run_program(program or lower(case.module, chip), chip, warm=True)
+    lowered = program or lower(case.module, chip)
+    timeline = run_program(lowered, chip, warm=True)
     hero = max((r for r in timeline.records if r.is_kernel), key=lambda r: r.duration_ps, default=None)
     is_kernel = case.what in _KERNEL_TIMES and hero is not None
     total_ps = hero.duration_ps if is_kernel and hero else timeline.total_ps
@@ -142,6 +143,7 @@ def predict(case: Case, chip: Chip, program: Program | None = None) -> Outcome:
         bound_by=hero.bound_by if hero else "",
         # The three that are busiest.
         units={unit: unit_ps / max(1, total_ps) for unit, unit_ps in Counter(busy_ps(records)).most_common(3)},
+        estimates=tuple(estimate.how for estimate in lowered.unsupported),
     )
 
 

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from tpusim.analysis.answers.caveats import Caveats
+
 Basis = Literal["steps", "compiled", "memory", "bound"]
 """How a saving was found: the program's steps were changed and run; the module was changed, and both forms of it
 compiled by tpusim and run; nothing but memory changes; it is a bound for the same operations, which no program reaches.
@@ -40,7 +42,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return self.saved_ps / max(1, self.before_ps)
 
 
-class Findings(msgspec.Struct, frozen=True, kw_only=True):
+class Findings(Caveats, frozen=True, kw_only=True):
     """What was found about a run of ``time_ps``, what saves most first; ``tried`` counts what was run by rule."""
 
     program: str

@@ -70,6 +70,7 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     joules: float
     usd: float | None
     warnings: int
+    estimates: int = 0
     flops: float = 0.0
     exposed_ps: int = 0
     waiting_ps: int = 0
@@ -158,6 +159,7 @@ def scale_row(
         joules=joules,
         usd=cost.usd if cost else None,
         warnings=len(summary.warnings),
+        estimates=len(summary.unsupported),
         flops=summary.utilisation.flops * devices,
         exposed_ps=use.exposed_ps,
         waiting_ps=use.waiting_ps,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from tpusim.analysis.communication import classes
-from tpusim.analysis.utilisation import Group, OpActivity, Utilisation, group_name, group_records
+from tpusim.analysis.utilisation import Group, OpActivity, Utilisation, group_name, op_activities
 from tpusim.cost.energy import energy_of
 from tpusim.cost.models.energies import energy_model
 from tpusim.hardware.chip import Chip
@@ -107,7 +107,7 @@ def run_energy(ops: Sequence[Group | OpActivity], chip: Chip, total_ps: int) -> 
 def pod_joules(run: PodRun, chip: Chip) -> float:
     """Return what all devices of a run took, each until the last one has ended."""
     total_ps = run.last.total_ps
-    alike = ((run_energy(group_records(timeline), chip, total_ps), len(devices)) for timeline, devices in classes(run))
+    alike = ((run_energy(op_activities(timeline), chip, total_ps), len(devices)) for timeline, devices in classes(run))
     return sum(energy.total_fj * count for energy, count in alike) / FJ_PER_JOULE
 
 

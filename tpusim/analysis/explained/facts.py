@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tpusim.analysis.answers.caveats import Caveats
+
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """Base of what is said of one kind of op."""
@@ -79,15 +81,17 @@ class InnerOp(msgspec.Struct, frozen=True, kw_only=True):
 class InsideFacts(Facts, frozen=True, tag="inside", kw_only=True):
     """What a loop, a branch or a call runs ``times`` in all: its ops, the longest first, and what they leave.
 
-    ``trips`` are those of one visit to a loop, 0 for what is none; ``branch`` is the one of ``branches`` that runs.
+    ``trips`` are those of one visit to a loop, 0 for what is none, and ``trips_from`` says where they are known from,
+    as in a lowered program; ``branch`` is the one of ``branches`` that runs.
     """
 
     times: int
-    trips: int
-    branch: int
-    branches: int
     ops: tuple[InnerOp, ...]
     jumps_ps: int
+    trips: int = 0
+    trips_from: str = ""
+    branch: int = -1
+    branches: int = 0
 
 
 class TransferFacts(Facts, frozen=True, tag="transfer", kw_only=True):
@@ -134,7 +138,7 @@ class WaitFacts(Facts, frozen=True, tag="wait", kw_only=True):
 AnyFacts = PlainFacts | CollectiveFacts | InsideFacts | TransferFacts | WaitFacts
 
 
-class StepExplanation(msgspec.Struct, frozen=True, kw_only=True):
+class StepExplanation(Caveats, frozen=True, kw_only=True):
     """Why an op that is no kernel takes as long as it does.
 
     ``time_ps`` is what the core spent on all ``count`` executions, ``beside_ps`` what ran beside it, ``path_ps`` what

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tpusim.analysis.explained.facts import AnyFacts, InnerOp, InsideFacts, StepExplanation, TransferFacts
 from tpusim.analysis.path.critical import CriticalPath
@@ -39,16 +40,17 @@ def step_explanation(
     )
 
 
-def inside_facts(
-    own: Sequence[Record], inside: Sequence[Record], times: int, *, trips: int = 0, branch: int = -1, branches: int = 0
-) -> InsideFacts:
-    """Return what a loop, branch or call runs; ``own`` are its own records, what the scalar core jumps."""
+def inside_facts(own: Sequence[Record], inside: Sequence[Record], times: int, **what: Any) -> InsideFacts:
+    """Return what a loop, branch or call runs; ``own`` are its own records, what the scalar core jumps.
+
+    ``what`` are fields of the facts that tell a loop or a branch.
+    """
     found: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for record in inside:
         found[record.name, record.line].append(record)
     ops = sorted(map(_inner, found.values()), key=lambda op: -op.time_ps)
     jumps_ps = _time_ps(own)
-    return InsideFacts(times=times, trips=trips, branch=branch, branches=branches, ops=tuple(ops), jumps_ps=jumps_ps)
+    return InsideFacts(times=times, ops=tuple(ops), jumps_ps=jumps_ps, **what)
 
 
 def _inner(records: Sequence[Record]) -> InnerOp:

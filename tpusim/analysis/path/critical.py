@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from tpusim.analysis.answers.caveats import NO_CAVEATS, Caveats
 from tpusim.analysis.path.graph import Graph
 from tpusim.analysis.path.hidden import Hidden, HiddenRest, hidden_behind
 from tpusim.program.module import Program
@@ -70,7 +71,7 @@ class Slack(msgspec.Struct, frozen=True, kw_only=True):
     slack_ps: int
 
 
-class CriticalPath(msgspec.Struct, frozen=True, kw_only=True):
+class CriticalPath(Caveats, frozen=True, kw_only=True):
     """What the end of a run waits for, back to its start.
 
     ``stretches`` follow each other and add up to ``total_ps`` with their counts. ``slacks`` are those of the device
@@ -103,7 +104,7 @@ class CriticalPath(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(n for place, n in enumerate(numbers) if not place or numbers[place - 1] != n)
 
 
-def critical_path(program: Program, run: PodRun) -> CriticalPath:
+def critical_path(program: Program, run: PodRun, caveats: Caveats = NO_CAVEATS) -> CriticalPath:
     """Return what the end of a run of ``program`` waits for, and what could have come later for nothing."""
     graph, last = Graph(program, run), run.last
     hidden, rest = hidden_behind(last.records)
@@ -117,6 +118,7 @@ def critical_path(program: Program, run: PodRun) -> CriticalPath:
         slacks=_slacks(graph, own, last.total_ps),
         hidden=hidden,
         hidden_rest=rest,
+        **structs.asdict(caveats),
     )
 
 

@@ -12,6 +12,7 @@ from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module
+from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.answers.kernel import explain_kernel
 from tpusim.pipeline.answers.names import instruction_named
 from tpusim.pipeline.answers.shown import ExplainedKernel, ExplainedStep
@@ -35,6 +36,7 @@ def explain(
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     schedule: str = "",
+    default_trip_count: int = DEFAULT_TRIPS,
     allow_overflow: bool = False,
     tried: int = 5,
 ) -> Explained:
@@ -43,11 +45,17 @@ def explain(
     Of a kernel: its tiles, units, memories and padding; ``tried`` is how many ways to cut it are wanted, the best of
     those that can be stated. Of a collective: its groups on the torus, the links that they share, and better orders of
     the devices. Of a loop, conditional or call: what is inside. Of a copy, transfer or wait: rates, and what waited.
-    ``allow_overflow`` is as for ``simulate``. Raises ConfigError if nothing of that name took any time, CapacityError
-    as ``simulate`` does.
+    The other arguments are those of ``simulate``. Raises ConfigError if nothing of that name took any time,
+    CapacityError as ``simulate`` does.
     """
     result = simulate(
-        program, chip, topology=topology, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow
+        program,
+        chip,
+        topology=topology,
+        overrides=overrides,
+        default_trip_count=default_trip_count,
+        schedule=schedule,
+        allow_overflow=allow_overflow,
     )
     return explain_op(result, op, topology, tried)
 
@@ -59,11 +67,18 @@ def explain_longest(
     topology: Topology | str | None = None,
     overrides: Mapping[str, Any] | None = None,
     schedule: str = "",
+    default_trip_count: int = DEFAULT_TRIPS,
     allow_overflow: bool = False,
 ) -> tuple[Explained, ...]:
     """Return the same of the three ops to which the end of the run owes most."""
     result = simulate(
-        program, chip, topology=topology, overrides=overrides, schedule=schedule, allow_overflow=allow_overflow
+        program,
+        chip,
+        topology=topology,
+        overrides=overrides,
+        default_trip_count=default_trip_count,
+        schedule=schedule,
+        allow_overflow=allow_overflow,
     )
     return tuple(explain_op(result, op.name, topology) for op in result.critical_path.ops[:MATTER_MOST])
 
@@ -72,9 +87,10 @@ def explain_op(result: Result, op: str, topology: Topology | str | None = None, 
     """Return why an op of a run takes as long as it does; ``topology`` is the slice that was asked for."""
     op = instruction_named(op, result.module)
     step, slice_ = _step(result, op), as_topology(topology)
+    caveats = structs.asdict(result.caveats)
     if isinstance(step, Kernel) and not step.scalar:
-        return explain_kernel(result, slice_, step, tried)
-    return ExplainedStep(**structs.asdict(explain_step(Case(result, slice_, op, step))))
+        return structs.replace(explain_kernel(result, slice_, step, tried), **caveats)
+    return ExplainedStep(**structs.asdict(explain_step(Case(result, slice_, op, step))) | caveats)
 
 
 def _step(result: Result, op: str) -> AnyStep | None:

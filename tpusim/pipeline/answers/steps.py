@@ -119,7 +119,7 @@ def _plain(_case: Case, _step: Kernel | None) -> PlainFacts:
 @_says("a loop", Loop)
 def _loop(case: Case, loop: Loop) -> AnyFacts:
     # The scalar core jumps once in each trip.
-    return inside_facts(case.own, case.inside, case.count, trips=loop.trips)
+    return inside_facts(case.own, case.inside, case.count, trips=loop.trips, trips_from=loop.trips_from)
 
 
 @_says("a conditional", Branch)

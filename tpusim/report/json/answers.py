@@ -21,7 +21,7 @@ LongestPage = document("Longest", Explanation, "", ops=rows(str), kernels=rows(E
 AdvicePage = document(
     "Advice",
     Findings,
-    "program chip time_ps tried",
+    "program chip time_ps tried estimates warnings",
     findings=rows(page("Finding", Finding, None, saved_ps=Microseconds, share=float)),
 )
 _Row = page(
@@ -49,7 +49,7 @@ LayoutsPage = document(
 PathPage = document(
     "CriticalPath",
     CriticalPath,
-    "program chip device total_ps",
+    "program chip device total_ps estimates warnings",
     {"total_ps": "time_us"},
     ops=rows(page("OnPath", OnPath)),
     stretches=rows(page("Stretch", Stretch)),

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType
 
+from tpusim.analysis.answers.caveats import Caveats
 from tpusim.analysis.bands import compiler_us
 from tpusim.analysis.communication import CollectiveUse, DeviceUse, PodUse, link_map
 from tpusim.analysis.compare import RESULT_FORMAT, Change, Comparison, RunFigures
@@ -26,6 +27,7 @@ def _said(what: str, kind: Any = float) -> Any:
     return Annotated[kind, Meta(description=what)]
 
 
+_OF_ONE_DEVICE = "joules of one device, with its share of its chip's idle power"
 _BESIDE = {"beside_ps": "overlapped_us"}
 _OP = "name opcode category count time_ps beside_ps bound_by flops hbm_bytes line op_name source"
 _Op = page("Op", Group, _OP, _BESIDE | {"total_j": "energy_j"}, compiler_estimated_us=float | None, total_j=float)
@@ -70,7 +72,7 @@ RunPage = document(
     busy=_said("busy time over the time; HBM is busy at the bandwidth that it reaches", dict[str, float]),
     bound_ps=dict[str, Microseconds],
     compiler_estimated_us=float | None,
-    total_j=_said("joules of one device, with its share of its chip's idle power"),
+    total_j=_said(_OF_ONE_DEVICE),
     all_devices_j=_said("joules of all devices of a slice") | UnsetType,
     average_power_w=_said("watts of one device, as energy_j"),
     energy=_Energy,
@@ -85,7 +87,11 @@ _Change = page(
     "Change", Change, None, {"beside_change_us": "overlapped_change_us"}, change_us=float, beside_change_us=float
 )
 _Totals = page(
-    "Totals", RunFigures, "program chip time_us bound_by roofline_us flops hbm_bytes energy_j memory changed"
+    "Totals",
+    RunFigures,
+    "program chip time_us bound_by roofline_us flops hbm_bytes memory changed",
+    energy_j=_said(_OF_ONE_DEVICE),
+    caveats=Caveats,
 )
 ComparisonPage = document(
     "Comparison",

@@ -293,7 +293,9 @@ def effects_of(records: Records, figure: str = "", program: str = "") -> list[tu
         if all(not text or record.get(key, text) == text for key, text in wanted.items())
     ]
     if not found:
-        raise ConfigError(f"sensitivity: expected effects on {figure or 'a figure'}, found none")
+        known = dict.fromkeys(str(record["figure"]) for record in records if record.get("figure"))
+        others = f"those on {', '.join(known)}" if known else "none"
+        raise ConfigError(f"sensitivity: expected effects on {figure or 'a figure'}, found {others}")
     return found
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from math import log
 
 from tpusim.analysis.accuracy import LEAST_BYTES, Accuracy, Fit, MemoryOutcome, Outcome, Validation, memory_accuracy
@@ -25,8 +26,17 @@ def render_accuracy(found: Validation, console: Printer) -> None:
             f"all rows: {means['all']:.1%}; {means['row_held_out']:.1%} if the efficiency of links and the launch are "
             f"fitted without the row, {means['source_held_out']:.1%} without its whole source"
         )
+    for text in _estimated(found.rows):
+        console.print(escape(text), soft_wrap=True)
     console.print()
     console.print(_worst(found.rows))
+
+
+def _estimated(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield how many rows have kernels that were estimated without a rule, for each way in which they were."""
+    rows = Counter(how for outcome in outcomes for how in dict.fromkeys(outcome.estimates))
+    for how, count in rows.most_common(_WORST):
+        yield f"{count:,} of {len(outcomes):,} rows have kernels that were estimated: {how}"
 
 
 def render_fit(fit: Fit, console: Printer) -> None:

@@ -12,11 +12,13 @@ from tpusim.report.provenance import provenance_text
 from tpusim.report.tables import (
     Printer,
     Table,
+    caveats_text,
     changed_text,
     count_text,
     energy_text,
     escape,
     plain_table,
+    print_caveats,
     size_text,
     us_text,
 )
@@ -45,6 +47,9 @@ def render_comparison(comparison: Comparison, console: Printer) -> None:
         console.print(f"{mark}  [bold]{escape(run.program)}[/bold] on {chip} (simulated){compiled}")
     console.print()
     console.print(_totals(comparison))
+    for mark, run in (("A", before), ("B", after)):
+        if text := caveats_text((run.caveats.estimates, run.caveats.warnings)):
+            console.print(f"{mark}: {text}")
     console.print()
     changed = [c for c in comparison.ops if c.change_us or c.beside_change_us]
     if not changed:
@@ -66,7 +71,7 @@ def _totals(comparison: Comparison) -> Table:
         ("roofline", us_text, before.roofline_us, after.roofline_us),
         ("FLOP", count_text, before.flops, after.flops),
         ("HBM traffic", size_text, before.hbm_bytes, after.hbm_bytes),
-        ("energy", energy_text, before.energy_j, after.energy_j),
+        ("energy of a device", energy_text, before.energy_j, after.energy_j),
         ("temporaries", size_text, before.memory.heap_bytes, after.memory.heap_bytes),
         ("peak HBM", size_text, before.memory.peak_hbm_bytes, after.memory.peak_hbm_bytes),
         ("peak VMEM", size_text, before.memory.peak_vmem_bytes, after.memory.peak_vmem_bytes),
@@ -104,14 +109,18 @@ def render_sweep(
 ) -> None:
     """Print the first points in the columns that tell them apart, and what is to be said of all of them.
 
-    ``unmoved`` are sentences; ``excluded`` is how many points the constraints exclude.
+    ``unmoved`` are sentences; ``excluded`` is how many points the constraints exclude. Energies are those of all
+    devices, which have a column where there are several.
     """
     telling = [key for key in ("program", *keys) if len({row[key] for row in rows}) > 1] or ["program"]
     telling = telling[:_SHOWN_COLUMNS]
+    if any((row["devices"] or 1) > 1 for row in rows):
+        telling.append("devices")
     table = plain_table(*(("" if key == "program" else ">") + key for key in telling), *_FIGURES)
     for row in rows[:_SHOWN_POINTS]:
         cells = (_figure(key, row[key]) for key in telling)
-        energy = "" if row["energy_j"] is None else energy_text(row["energy_j"])
+        joules = row["all_devices_energy_j"]
+        energy = "" if joules is None else energy_text(joules)
         table.add_row(*cells, us_text(row["time_us"]), energy, row["bound"], row["status"])
     console.print(table)
     if len(rows) > _SHOWN_POINTS:
@@ -127,6 +136,8 @@ def render_sweep(
         console.print(f"... and {len(messages) - _SHOWN_MESSAGES} more kinds of errors (--csv has them all)")
     for sentence in unmoved:
         console.print(escape(sentence))
+    ran = [row for row in rows if row["status"] == "ok"]
+    print_caveats(console, *((row["estimates"], row["warnings"]) for row in ran))
 
 
 def render_search(rows: Sequence[Mapping[str, Any]], console: Printer) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tpusim.analysis.answers.findings import Finding, Findings
-from tpusim.report.tables import Printer, escape, size_text, time_text, times_text
+from tpusim.report.tables import Printer, escape, print_caveats, size_text, time_text, times_text
 
 _BASES = {
     "steps": "the program with these steps changed, run",
@@ -26,6 +26,7 @@ def render_advice(found: Findings, console: Printer) -> None:
     for number, finding in enumerate(found.findings, start=1):
         console.print()
         _print_finding(number, finding, console)
+    print_caveats(console, (found.estimates, found.warnings))
 
 
 def _print_finding(number: int, finding: Finding, console: Printer) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
 
 from tpusim.analysis.explained.facts import (
@@ -22,6 +22,7 @@ from tpusim.report.tables import (
     Table,
     escape,
     plain_table,
+    print_caveats,
     shares_text,
     size_text,
     some_text,
@@ -37,11 +38,33 @@ _SHOWN_OPS = 12
 _NOTABLE = 1.05
 """Rates and times further apart than this are worth a sentence."""
 
+_ASSUMED = {
+    "default": " (taken for what the program does not tell: --default-trip-count)",
+    "upper bound": " (an upper bound of what depends on values)",
+}
+"""What is to be said of trips, by where a lowered program has them from."""
+
 Line = tuple[str, str]
 
 
 def render_explained(found: Explanation | StepExplanation, console: Printer) -> None:
     """Print why an op takes as long as it does."""
+    render_longest([found], console)
+
+
+def render_longest(found: Sequence[Explanation | StepExplanation], console: Printer) -> None:
+    """Print why some ops of a run take as long as they do."""
+    if not found:
+        console.print("nothing in the program takes time")
+        return
+    for number, one in enumerate(found):
+        if number:
+            console.print()
+        _render(one, console)
+    print_caveats(console, (found[0].estimates, found[0].warnings))
+
+
+def _render(found: Explanation | StepExplanation, console: Printer) -> None:
     if isinstance(found, Explanation):
         render_explanation(found, console)
         return
@@ -149,7 +172,7 @@ def order_text(order: DeviceOrder) -> str:
 def _inside_lines(facts: InsideFacts, found: StepExplanation) -> Iterator[Line]:
     if facts.trips:
         each = found.time_ps // max(1, facts.times)
-        yield "trips", f"{facts.trips:,} a visit, {facts.times:,} in all, {time_text(each)} each"
+        yield "trips", f"{facts.trips:,} a visit{_assumed(facts)}, {facts.times:,} in all, {time_text(each)} each"
         share = facts.jumps_ps / max(1, found.time_ps)
         yield "overhead", f"{time_text(facts.jumps_ps)} for going on to the next trip ({share:.1%})"
     elif facts.branches:
@@ -204,6 +227,11 @@ def _wait_lines(facts: WaitFacts, found: StepExplanation) -> Iterator[Line]:
             yield "to hide", _cure(one, facts.waited_ps)
     if not facts.waited_ps:
         yield "waits", "not at all: what it is for had ended"
+
+
+def _assumed(facts: InsideFacts) -> str:
+    """Return that the trips of a loop are assumed, if they are."""
+    return _ASSUMED.get(facts.trips_from, "")
 
 
 def _cure(one: Awaited, waited_ps: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tpusim.analysis.path.critical import CriticalPath
 from tpusim.hardware.units import ICI, UNITS
-from tpusim.report.tables import Printer, Table, escape, plain_table, time_text
+from tpusim.report.tables import Printer, Table, escape, plain_table, print_caveats, time_text
 from tpusim.timeline.records import CORE, SPARSECORE
 
 _SHOWN = 12
@@ -37,6 +37,7 @@ def render_path(found: CriticalPath, console: Printer) -> None:
     if found.hidden:
         console.print()
         console.print(_hidden_table(found))
+    print_caveats(console, (found.estimates, found.warnings))
 
 
 def _path_table(found: CriticalPath) -> Table:

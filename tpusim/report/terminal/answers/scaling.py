@@ -15,6 +15,7 @@ from tpusim.report.tables import (
     energy_text,
     escape,
     plain_table,
+    print_caveats,
     size_text,
     time_text,
     times_text,
@@ -92,8 +93,7 @@ def _print_notes(rows: Sequence[ScaleRow], console: Printer) -> None:
     for program, text in dict.fromkeys((row.program, provenance_text(row.provenance, row.chip)) for row in rows):
         if text:
             console.print(f"\n[yellow]compiled[/yellow]  {escape(program)} {escape(text)}", soft_wrap=True)
-    if any(row.warnings for row in rows):
-        console.print("\nsome of these runs have warnings: `tpusim run` prints them")
+    print_caveats(console, *((row.estimates, row.warnings) for row in rows))
 
 
 def _bound(row: ScaleRow) -> str:

@@ -158,7 +158,7 @@ function showCompared(store) {
   if (!compared) return;
   el("compared").hidden = el("compared-link").hidden = false;
   el("compared-about").textContent = `Before: ${compared.program} on ${compared.chip} (simulated); now: ${summary.program} on ${summary.chip}.`;
-  const figures = [["time", usText, compared.time_us, summary.time_us], ["FLOP", countText, compared.flops, summary.flops], ["HBM traffic", sizeText, compared.hbm_bytes, summary.hbm_bytes], ["energy", energyText, compared.energy_j, summary.energy_j], ["peak HBM", sizeText, compared.peak_hbm_bytes, summary.memory.peak_hbm_bytes]];
+  const figures = [["time", usText, compared.time_us, summary.time_us], ["FLOP", countText, compared.flops, summary.flops], ["HBM traffic", sizeText, compared.hbm_bytes, summary.hbm_bytes], ["energy of a device", energyText, compared.energy_j, summary.energy_j], ["peak HBM", sizeText, compared.peak_hbm_bytes, summary.memory.peak_hbm_bytes]];
   plainTable(el("compared-figures"), ["", "before", "now", "now / before"], figures.filter(([, , before]) => before).map(([name, text, before, now]) => [name, text(before), text(now), (now / before).toFixed(3)]));
   const signed = (value) => `${value > 0 ? "+" : "\u2212"}${usText(Math.abs(value))}`;
   const rows = (changes, named) => changes.map(([name, category, before, now]) => [name, ...(named ? [category] : []), before === null ? "\u2013" : usText(before), now === null ? "\u2013" : usText(now), signed((now ?? 0) - (before ?? 0))]);
