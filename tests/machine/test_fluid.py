@@ -108,5 +108,5 @@ def test_thousands_of_limited_flows_are_not_gone_through_for_each():
     count = 4000
     begin = process_time()
     ends = ends_of([(0, 1000 + number, (1 + number % 7) / count) for number in range(count)])
-    assert process_time() - begin < 1.5
+    assert process_time() - begin < 3
     assert min(ends) == ends[0] == 1000 * count

@@ -248,6 +248,8 @@ def _swapped_lines(lines: Lines, draw: random.Random) -> Lines | None:
 def _swapped_names(lines: Lines, draw: random.Random) -> Lines | None:
     """Let two names stand for each other, wherever they are used."""
     names = sorted(set(_NAME.findall("\n".join(lines))))
+    if len(names) < 2:
+        return None
     one, two = draw.sample(names, 2)
     other = {one: two, two: one}
     return [
