@@ -10,7 +10,9 @@ Source: XLA, memory space assignment: prefetches by the cost of the kernels betw
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from tpusim.compiler.place.borders import Border
 from tpusim.compiler.place.lives import Home, Lives
@@ -59,6 +61,8 @@ class _Line:
         self.could = [0.0] * len(self.nodes)
         self.must = [0.0] * len(self.nodes)
         self.lent = [0.0] * len(self.nodes)
+        # Where what has been asked for is used: a weight may be of thousands of kernels.
+        self.used: dict[Node, list[int]] = {}
         # What comes before a node, and what comes no more.
         self.before: dict[Node, list[Node]] = {}
         self.gone: set[Node] = set()
@@ -160,8 +164,11 @@ class _Line:
         """Return the kernels from number ``first`` on that read an operand, as far as there is room for it."""
         found: list[int] = []
         position = self._position(first)
-        for number in sorted(self.at[user] for user in operand.users if user in self.at):
-            if number < first or not self._read(number, operand):
+        if operand not in self.used:
+            self.used[operand] = sorted(self.at[user] for user in operand.users if user in self.at)
+        used = self.used[operand]
+        for number in islice(used, bisect_left(used, first), None):
+            if not self._read(number, operand):
                 continue
             if not self.room.has(position, self._position(number), self._size(operand)):
                 break
@@ -226,6 +233,7 @@ class _Line:
         """Let kernels read an operand in fast memory."""
         fast = in_space(operand.array, self.target.fast_space)
         done = self._insert(operand, fast, begin, readers[0], attributes)
+        self.used.pop(operand, None)
         for number in readers:
             reader = self.nodes[number]
             self.must[number] -= self._read(number, operand)
