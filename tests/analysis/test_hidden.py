@@ -8,7 +8,7 @@ from time import process_time
 
 import pytest
 
-from benchmarks.growth import exponent
+from tests.growth import MOST, grows_by
 from tpusim.analysis.path.hidden import hidden_behind
 from tpusim.timeline.records import CORE, Record
 
@@ -83,6 +83,4 @@ def test_time_grows_with_the_records() -> None:
         assert len(hidden_behind((*ops, *beside), 1000)[0]) == 1000
         return process_time() - begin
 
-    sizes = (1000, 2000, 4000)
-    rounds = [[seconds(size) for size in sizes] for _ in range(2)]
-    assert exponent(sizes, [min(both) for both in zip(*rounds, strict=True)]) < 1.5
+    assert grows_by(seconds, (1000, 2000, 4000)) < MOST

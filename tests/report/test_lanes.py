@@ -7,7 +7,7 @@ from time import process_time
 
 import pytest
 
-from benchmarks.growth import exponent
+from tests.growth import MOST, grows_by
 from tpusim.report.lanes import Lanes
 
 
@@ -34,6 +34,4 @@ def test_time_grows_with_what_overlaps() -> None:
         assert [lanes.take(n, 2 * count) for n in range(count)] == list(range(count))
         return process_time() - begin
 
-    sizes = (10_000, 20_000, 40_000)
-    rounds = [[seconds(size) for size in sizes] for _ in range(2)]
-    assert exponent(sizes, [min(both) for both in zip(*rounds, strict=True)]) < 1.5
+    assert grows_by(seconds, (10_000, 20_000, 40_000)) < MOST

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tpusim
-from benchmarks.growth import PROGRAMS, exponent, stage_seconds
+from benchmarks.growth import PROGRAMS, stage_seconds
+from tests.growth import MOST, grows_by
 from tests.semantics.hlo import parse
 from tpusim.program.buffers import heap_bytes
 
@@ -41,9 +42,8 @@ SIZES = {
 @pytest.mark.usefixtures("no_garbage_of_others")
 @pytest.mark.parametrize("kind", SIZES)
 def test_time_grows_with_the_program(kind):
-    """The least of two rounds; a square would show an exponent of 2, what sorts hardly more than 1."""
-    rounds = [[sum(stage_seconds(kind, size)) for size in SIZES[kind]] for _ in range(2)]
-    assert exponent(SIZES[kind], [min(both) for both in zip(*rounds, strict=True)]) < 1.5
+    """All stages of a run."""
+    assert grows_by(lambda size: sum(stage_seconds(kind, size)), SIZES[kind]) < MOST
 
 
 @pytest.mark.slow
@@ -59,8 +59,7 @@ def test_compiling_grows_with_the_program(kind, schedule):
         tpusim.simulate(module, PROGRAMS[kind].chip, schedule=schedule)
         return process_time() - begin
 
-    rounds = [[seconds(size) for size in SIZES[kind]] for _ in range(2)]
-    assert exponent(SIZES[kind], [min(both) for both in zip(*rounds, strict=True)]) < 1.5
+    assert grows_by(seconds, SIZES[kind]) < MOST
 
 
 def reduces_in_groups(devices: int) -> str:
