@@ -102,13 +102,13 @@ def test_ray_gets_batches_by_its_own_call(monkeypatch, undisturbed):
     assert tpusim.Study(TABLE, executor="ray:head:6379").rows() == undisturbed
 
 
-def killed_at(store, seconds: float, jobs: int) -> None:
-    """Run the study in a process of its own and kill that after a while, or one of its workers."""
-    command = [sys.executable, "-m", "tests.study.workers", str(store), str(jobs)]
+def killed_at(store, seconds: float, is_worker_first: bool) -> None:
+    """Run the study in a process of its own, on two workers, and kill that after a while, or one of these first."""
+    command = [sys.executable, "-m", "tests.study.workers", str(store), "2"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(seconds)
     workers = children_of(process.pid)
-    if workers and random.random() < 0.5:
+    if is_worker_first:
         for worker in workers[:1]:
             os.kill(worker, signal.SIGKILL)
         time.sleep(seconds / 4)
@@ -146,9 +146,16 @@ def is_gone(worker: int) -> bool:
 @pytest.mark.parametrize("times", [2, pytest.param(50, marks=pytest.mark.slow)])
 def test_a_killed_study_goes_on_to_the_same_table(tmp_path, undisturbed, times):
     """At random moments, itself or a worker first; what was done by then stays done."""
-    random.seed(times)
-    for number in range(times):
-        killed_at(tmp_path / str(number // _KILLS), random.uniform(0.2, 2.5), jobs=2)
+    draw = random.Random(times)
+    moments = [(draw.uniform(0.2, 2.5), draw.random() < 0.5) for _ in range(times)]
+
+    def kill_from(first: int) -> None:
+        for seconds, is_worker_first in moments[first : first + _KILLS]:
+            killed_at(tmp_path / str(first), seconds, is_worker_first)
+
+    # Most of the time is waited for.
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(kill_from, range(0, times, _KILLS)))
     for folder in tmp_path.iterdir():
         assert tpusim.Study(TABLE, store=folder, jobs=1).rows() == undisturbed
 
