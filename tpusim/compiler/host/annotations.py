@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tpusim.compiler.host.held import Held, host_arguments, is_to_host
+from tpusim.compiler.host.held import Held, host_arguments, is_to_device, is_to_host
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.errors import UnsupportedError
@@ -94,7 +94,7 @@ def _pushed(graph: Graph, node: Node) -> bool:
         moved, *others = node.operands
         graph.replace(node, _move(graph, graph.clone(node, [*moved.operands, *others]), TO_HOST))
         return True
-    if not _is_to_device(node):
+    if not is_to_device(node):
         return False
     source = node.operands[0]
     if source.opcode in RELAYOUTS:
@@ -118,7 +118,7 @@ def _pushed_over_barrier(graph: Graph, node: Node, element: Node) -> bool:
 
 
 def _settle(graph: Graph, node: Node, held: Held) -> None:
-    if is_to_host(node) or _is_to_device(node):
+    if is_to_host(node) or is_to_device(node):
         (source,) = node.operands
         is_taken_out = source.opcode == "dynamic-slice" and held.holds(source.operands[0])
         if held.holds(source) == is_to_host(node) and not is_taken_out:
@@ -131,7 +131,7 @@ def _settle(graph: Graph, node: Node, held: Held) -> None:
         _settle_part(graph, node)
     elif node.opcode not in _HANDS_ON:
         for operand in dict.fromkeys(one for one in node.operands if held.holds(one)):
-            twin = next((user for user in operand.users if _is_to_device(user)), None)
+            twin = next((user for user in operand.users if is_to_device(user)), None)
             node.replace_operand(operand, twin or _move(graph, operand, TO_DEVICE))
 
 
@@ -151,7 +151,7 @@ def _settle_part(graph: Graph, node: Node) -> None:
         sizes = {"dynamic_slice_sizes": node.array.dimensions}
         part = graph.add("dynamic-slice", node.shape, [node.operands[0], *starts], sizes, like=node)
         graph.replace(node, part)
-    users = [user for user in part.users if not _is_to_device(user)]
+    users = [user for user in part.users if not is_to_device(user)]
     if users or part is graph.root:
         moved = _move(graph, part, TO_DEVICE)
         for user in users:
@@ -202,10 +202,6 @@ def _results(root: Node) -> Iterator[Node]:
 
 def _result_spaces(draft: Draft) -> tuple[int, ...]:
     return stated_spaces(draft.attributes, RESULT_SPACES, len(list(_results(draft.entry.root))))
-
-
-def _is_to_device(node: Node) -> bool:
-    return node.opcode == "custom-call" and move_of(node.attributes) == TO_DEVICE
 
 
 def _move(graph: Graph, moved: Node, target: str) -> Node:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tpusim.allocation.liveness import Liveness, Nodes
 from tpusim.draft import Draft, Node
-from tpusim.semantics.host_memory import ARGUMENT_SPACES, TO_HOST, move_of, stated_spaces
+from tpusim.semantics.host_memory import ARGUMENT_SPACES, TO_DEVICE, TO_HOST, move_of, stated_spaces
 from tpusim.shapes.layout import HOST_SPACE
 from tpusim.shapes.shape import ArrayShape
 
@@ -71,3 +71,8 @@ def host_arguments(draft: Draft) -> list[Node]:
 def is_to_host(node: Node) -> bool:
     """Return whether a node moves an array to host memory."""
     return node.opcode == "custom-call" and move_of(node.attributes) == TO_HOST
+
+
+def is_to_device(node: Node) -> bool:
+    """Return whether a node moves an array to the memory of the device."""
+    return node.opcode == "custom-call" and move_of(node.attributes) == TO_DEVICE

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tpusim.compiler.host.held import Held, is_to_host
+from tpusim.compiler.host.held import Held, is_to_device, is_to_host
 from tpusim.compiler.kernels.places import waits
 from tpusim.compiler.place.spaces import in_space, set_spaces
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import FREE
-from tpusim.semantics.host_memory import TO_DEVICE, move_of
 from tpusim.semantics.infer.types import U32
 from tpusim.shapes.layout import HOST_SPACE, SYNC_FLAG_SPACE
 from tpusim.shapes.shape import TupleShape
@@ -30,7 +29,7 @@ def is_on_host(node: Node) -> bool:
     """Return whether a part of an array in host memory is written or read, which no kernel does."""
     if node.opcode == "dynamic-update-slice":
         return is_to_host(node.operands[1])
-    return node.opcode == "dynamic-slice" and any(_is_to_device(user) for user in node.users)
+    return node.opcode == "dynamic-slice" and any(is_to_device(user) for user in node.users)
 
 
 def start_moves(draft: Draft, target: Target) -> None:
@@ -96,7 +95,7 @@ class _Moves:
         if node.opcode == "dynamic-update-slice" and is_on_host(node):
             stack, sent, *at = node.operands
             self.moves[node] = self._move(node, "dynamic-update-slice", [stack, sent.operands[0], *at])
-        elif _is_to_device(node):
+        elif is_to_device(node):
             self.moves[node] = self._fetch(node)
         elif is_to_host(node):
             writers = [user for user in node.users if is_on_host(user)]
@@ -150,7 +149,3 @@ class _Moves:
                 elif user in self.place:
                     found.append(self.place[user])
         return min(found)
-
-
-def _is_to_device(node: Node) -> bool:
-    return node.opcode == "custom-call" and move_of(node.attributes) == TO_DEVICE
