@@ -403,6 +403,19 @@ def test_windows_without_another_dimension_for_sublanes_are_read_in_a_loop():
     assert np.array_equal(values(module, *inputs), values(made, *inputs))
 
 
+def test_no_windows_are_read_in_no_loop():
+    """Of a batch of none."""
+    module, made = decomposed("""
+    x = f32[64,256] parameter(0)
+    i = s32[0,2] parameter(1)
+    ROOT out = f32[0,8,128] gather(x, i), offset_dims={1,2}, collapsed_slice_dims={}, start_index_map={0,1},
+      index_vector_dim=1, slice_sizes={8,128}
+    """)
+    assert loops(made) == 0
+    assert values(made, normal(64, 256), np.zeros((0, 2), np.int32)).shape == (0, 8, 128)
+    assert check(module) == []
+
+
 CACHE_UPDATES = """
     x = f32[3,9,5] parameter(0)
     i = s32[4,3,1] parameter(1)

@@ -28,7 +28,9 @@ def read_windows(build: Build, node: Node) -> Node | None:
     """Windows that no kernel gathers are read one after the other."""
     table, indices = node.operands
     named, slices = node.attributes, node.attributes["slice_sizes"]
-    if indices.array.dtype.name != "s32" or table.array.dtype.is_complex or _is_for_a_kernel(build, table, slices):
+    if indices.array.dtype.name != "s32" or table.array.dtype.is_complex or not node.array.element_count:
+        return None
+    if _is_for_a_kernel(build, table, slices):
         return None
     batching = named.get("operand_batching_dims", ())
     by_batch = dict(zip(batching, named.get("start_indices_batching_dims", ()), strict=True))
@@ -52,8 +54,7 @@ def read_windows(build: Build, node: Node) -> Node | None:
 def _is_for_a_kernel(build: Build, table: Node, slices: Sequence[int]) -> bool:
     """Return whether a kernel gathers such slices: no part of a dimension, longer than one, may lie within tiles."""
     sizes, chip = table.array.dimensions, build.target.chip
-    is_row = all(size in (1, whole) for size, whole in zip(slices, sizes, strict=True))
-    if is_row or not table.array.element_count or not prod(slices):
+    if all(size in (1, whole) for size, whole in zip(slices, sizes, strict=True)):
         return True
     given = boundary_order(table.array, chip)
     if takes_rows(sizes, slices, given):
