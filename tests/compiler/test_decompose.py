@@ -416,6 +416,22 @@ def test_no_windows_are_read_in_no_loop():
     assert check(module) == []
 
 
+def test_many_updates_of_nothing_are_not_one():
+    """Three windows without elements have as many as one has."""
+    _, made = decomposed(
+        """
+    x = f32[8,5] parameter(0)
+    i = s32[3,1] parameter(1)
+    u = f32[3,0] parameter(2)
+    ROOT out = f32[8,5] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=keep
+    """,
+        KEEP,
+    )
+    x = normal(8, 5)
+    assert np.array_equal(values(made, x, np.int32([[0], [1], [2]]), np.zeros((3, 0), np.float32)), x)
+
+
 CACHE_UPDATES = """
     x = f32[3,9,5] parameter(0)
     i = s32[4,3,1] parameter(1)

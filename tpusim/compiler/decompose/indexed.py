@@ -69,7 +69,9 @@ def one_update(build: Build, node: Node) -> Node | None:
         return None
     target, indices, update = node.operands
     sizes = window_sizes(node)
-    if update.array.element_count != prod(sizes) or indices.array.dtype.name != "s32":
+    # However many updates have no elements.
+    is_one = update.array.element_count == prod(sizes) != 0
+    if not is_one or indices.array.dtype.name != "s32":
         return None
     return put(build, target, _places(build, indices, node), build.reshape(update, *sizes), node.attributes["to_apply"])
 
