@@ -230,6 +230,56 @@ def test_what_is_made_with_a_row_window_is_stored():
     assert sorted(len(leaf.dimensions) for leaf in kernels[0].shape.elements) == [2, 3]
 
 
+def attention(rows, columns, dtype="f32", summed=128, made=""):
+    """Return of the kernels with row windows, for scores of some rows and columns, which have a product too."""
+    text = SCORES.replace("f32[8,256,256]", f"{dtype}[8,{rows},{columns}]").replace("f32[8,256]", f"{dtype}[8,{rows}]")
+    made = made or f"q = {dtype}[8,{rows},{summed}] parameter(0)  k = {dtype}[8,{columns},{summed}] parameter(1)"
+    first, _, rest = text.partition("  q = f32[8,256,64] parameter(0)\n")
+    text = f"{first}  {made}\n{rest.partition('parameter(1)')[2]}".replace(" f32[]", f" {dtype}[]")
+    module = compiled(text)
+    kernels = [module[i.attributes["calls"]].opcodes for i in module.entry if i.opcode == "fusion"]
+    return ["dot" in opcodes for opcodes in kernels if "reduce-window" in opcodes]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "summed", "is_one"),
+    [
+        (2816, 2816, "f32", 128, True),
+        (3072, 3072, "f32", 128, False),
+        (3072, 3072, "f32", 64, True),
+        (4096, 4096, "f32", 64, False),
+        (512, 4096, "f32", 128, True),
+        (512, 5120, "f32", 128, False),
+        (4096, 4096, "bf16", 128, True),
+    ],
+)
+def test_rows_of_scores_are_made_with_their_product_as_long_as_they_are_short(rows, columns, dtype, summed, is_one):
+    """In attention over long sequences scores are stored. Source: kernels compiled ahead of time for v5e."""
+    assert attention(rows, columns, dtype, summed) == [is_one]
+
+
+@pytest.mark.parametrize(
+    ("made", "is_one"),
+    [
+        ("q = f32[8,512,128] parameter(0)  r = f32[8,512,128] parameter(1)  k = f32[8,512,128] negate(r)", True),
+        (
+            "q = f32[8,512,128] parameter(0)  r = f32[2,512,128] parameter(1)"
+            "  s = f32[2,4,512,128] broadcast(r), dimensions={0,2,3}  k = f32[8,512,128] reshape(s)",
+            False,
+        ),
+        (
+            "q = f32[8,512,128] parameter(0)  r = f32[24,512,128] parameter(1)"
+            "  k = f32[8,512,128] slice(r), slice={[8:16],[0:512],[0:128]}",
+            False,
+        ),
+    ],
+    ids=["computed", "repeated", "cut out"],
+)
+def test_a_product_that_moves_what_it_takes_makes_no_rows(made, is_one):
+    """Heads that share keys, or lie beside queries in one array. Source: as above, 9 kernels."""
+    assert attention(512, 512, made=made) == [is_one]
+
+
 STACKS = """HloModule stacks, buffer_donor={ (1, {}), (2, {}) }
 
 ENTRY main {

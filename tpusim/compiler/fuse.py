@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from tpusim.compiler.host.moves import is_on_host
+from tpusim.compiler.row_window import goes_along_lanes, has_long_rows, is_row_window
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationName, Symbol
@@ -37,6 +38,8 @@ from tpusim.shapes.shape import ArrayShape, TupleShape
 
 _LOOPS_OVER = {"custom-call": 0, "dynamic-update-slice": 1, "reduce": 0}
 """Opcodes whose loop goes over one of their operands, with its number."""
+
+_TOO_LONG = "its rows are too long for the kernel of a product"
 
 _PARTIAL_REDUCE = "PartialReduce"
 """The custom call that makes less of approximate top-k's candidates: in one kernel with the product that it reads."""
@@ -414,7 +417,7 @@ def _product_behind(node: Node) -> Node | None:
 
 def _is_of_row(node: Node) -> bool:
     """Return whether a row window is made for this node alone: one kernel makes both, of what it has in registers."""
-    return any(one.opcode == "reduce-window" and _is_row_window(one) for one in _made_for(node, FUSES_INTO_USERS))
+    return any(one.opcode == "reduce-window" and is_row_window(one) for one in _made_for(node, FUSES_INTO_USERS))
 
 
 def _made_for(node: Node, through: Collection[str]) -> Iterator[Node]:
@@ -476,8 +479,13 @@ def _refusal(node: Node, group: Group) -> str:
         return "its elements go to other places, and are read from memory for that"
     if node.opcode in PRODUCTS:
         return _refused_product(node, group)
+    # Of rows along the lanes the product itself is stored, below.
+    tall = [user for user in users if is_row_window(user) and not goes_along_lanes(user)]
+    product = _product_behind(node) if tall else None
+    if product and any(has_long_rows(window, product) for window in tall):
+        return _TOO_LONG
     if node.opcode == "reduce-window" and not (
-        all(user.opcode in KEEPS_TILES for user in users) and _is_row_window(node)
+        all(user.opcode in KEEPS_TILES for user in users) and is_row_window(node)
     ):
         return "its windows reach over more than a row"
     return ""
@@ -486,6 +494,11 @@ def _refusal(node: Node, group: Group) -> str:
 def _refused_product(product: Node, group: Group) -> str:
     if group.product is not None:
         return "the kernel has a product already"
+    windows = [node for node in group.nodes if is_row_window(node)]
+    if windows and any(map(_is_moved, product.operands)):
+        return "it takes what it moves itself, and so makes no rows"
+    if any(has_long_rows(window, product) for window in windows):
+        return _TOO_LONG
     return "" if _follows_product(product, group) else "what follows the product does not go through its tiles"
 
 
@@ -532,11 +545,12 @@ def _follows_product(product: Node, group: Group) -> bool:
     return True
 
 
-def _is_row_window(node: Node) -> bool:
-    """Return whether a window reaches over a whole row from wherever it stands."""
-    window = node.attributes["window"].dimensions
-    sizes = node.operands[0].array.dimensions
-    return all(d.size in (1, 2 * size - 1) for d, size in zip(window, sizes, strict=True))
+def _is_moved(operand: Node) -> bool:
+    """Return whether a product moves what it takes by itself: cuts it out, repeats it, or turns an argument round."""
+    source = operand.source
+    if source.opcode == "copy":
+        return source.operands[0].source.opcode == "parameter"
+    return source.opcode in SLICES | {"broadcast"}
 
 
 def _read_bytes(nodes: Iterable[Node]) -> dict[Node, int]:

@@ -9,6 +9,8 @@ of 2n - 1, with three dimensions (from 128 to 8,192 elements) and not with two, 
 
 from __future__ import annotations
 
+from math import inf, prod
+
 from tpusim.compiler.decompose.build import only_opcode
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
@@ -61,3 +63,55 @@ def _big(node: Node) -> list[int]:
 def _is_idempotent(graph: Graph, reduce: Node) -> bool:
     """Return whether no order or count of the row's elements matters to a reduction."""
     return only_opcode(graph.draft, reduce.attributes["to_apply"]) in IDEMPOTENT
+
+
+# Questions about row windows, for what makes kernels.
+
+
+def is_row_window(node: Node) -> bool:
+    """Return whether it is a window that reaches over a whole row from wherever it stands."""
+    if node.opcode != "reduce-window":
+        return False
+    window = node.attributes["window"].dimensions
+    sizes = node.operands[0].array.dimensions
+    return all(d.size in (1, 2 * size - 1) for d, size in zip(window, sizes, strict=True))
+
+
+def goes_along_lanes(window: Node) -> bool:
+    """Return whether the rows of a window are longer than there are columns of a matrix."""
+    sizes, along = window.array.dimensions, _along(window)
+    return sizes[along] > sizes[-2 if along == len(sizes) - 1 else -1]
+
+
+def has_long_rows(window: Node, product: Node) -> bool:
+    """Return whether no kernel has the rows of a window at hand while it makes them with a product.
+
+    Source: 43 kernels compiled ahead of time for v5e (libtpu 0.0.52). Rows that are longer than there are columns go
+    along the lanes: up to 4,096 elements are made with the product, 5,120 are not. Of others, which go along the
+    sublanes, up to 2,816 are, and 3,072 are not; where the product sums over 64 elements up to 3,072, and 4,096 are
+    not. Of 16 bits 4,096 are as well.
+    """
+    if window.array.dtype.bits < _WIDE_BITS:
+        return False
+    if goes_along_lanes(window):
+        most = _LONGEST_OF_LANES
+    else:
+        most = _LONGEST_NARROW if _summed_elements(product) <= _NARROW else _LONGEST_OF_SUBLANES
+    return window.array.dimensions[_along(window)] > most
+
+
+_LONGEST_OF_LANES, _LONGEST_OF_SUBLANES, _LONGEST_NARROW, _NARROW = 4096, 2816, 3072, 64
+_WIDE_BITS = 32
+
+
+def _along(window: Node) -> int:
+    """Return the dimension that a row window goes along."""
+    return next(d for d, part in enumerate(window.attributes["window"].dimensions) if part.size > 1)
+
+
+def _summed_elements(product: Node) -> float:
+    """Return of how many products each element of a matrix product is the sum."""
+    if product.opcode != "dot":
+        return inf
+    sizes = product.operands[0].array.dimensions
+    return float(prod(sizes[d] for d in product.attributes.get("lhs_contracting_dims", ())))

@@ -503,6 +503,9 @@ SIBLINGS: Final = _named("dynamic-update-slice reduce reshape slice")
 RELAYOUTS: Final = RESHAPES | _named("copy transpose")
 """The result has the operand's elements, each perhaps at another place in memory."""
 
+SAME_NUMBERS: Final = RELAYOUTS | _named("bitcast convert")
+"""The result has the operand's numbers, each perhaps at another place or of another type."""
+
 PLAIN_PRODUCTS: Final = _named("convolution dot")
 """Products that kernels are made around."""
 

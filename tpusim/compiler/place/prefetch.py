@@ -2,8 +2,7 @@
 
 A copy begins so many kernels ahead that what these leave of HBM's bandwidth suffices for it, as long as there is room
 from there to the last kernel that reads it. For what several kernels would wait for it need not suffice: they would
-read it several times. One argument, that which saves most, is fetched as the program begins: of many runs the one
-before does it.
+read it several times.
 
 Source: XLA, memory space assignment: prefetches by the cost of the kernels between, and one across programs.
 """
@@ -30,15 +29,26 @@ MOST_KERNELS_AHEAD = 16
 """So far ahead a copy begins at most; in programs compiled ahead of time it is 1 to 10 kernels."""
 
 
-def prefetch(draft: Draft, target: Target, lives: Lives, room: Room, moved: set[Home], borders: list[Border]) -> None:
-    """Let copies at the ``borders`` of loops run beside kernels, and fetch what kernels would wait for."""
+def prefetch(
+    draft: Draft,
+    target: Target,
+    lives: Lives,
+    room: Room,
+    moved: set[Home],
+    borders: list[Border],
+    *,
+    argument: Node | None,
+) -> None:
+    """Let copies at the ``borders`` of loops run beside kernels, and fetch what kernels would wait for: one
+    ``argument`` across programs.
+    """
     for graph in draft.running():
         line = _Line(graph, target, lives, room, moved)
         for border in borders:
             if border.graph is graph:
                 line.start_early(border)
-        if graph is draft.entry:
-            line.fetch_across_programs()
+        if argument and graph is draft.entry:
+            line.fetch_across_programs(argument)
         # Room is taken at one place of the schedule.
         if lives.visits[graph.name] == 1:
             line.fetch_ahead()
@@ -88,18 +98,11 @@ class _Line:
         # Under the name that kernels know it by it may be fetched again.
         done.name, self.at[done] = copy.name, end
 
-    def fetch_across_programs(self) -> None:
-        """Fetch the argument that saves most as the program begins, if the kernels before its use leave time for it."""
-        begin = len(self.graph.parameters)
-        found = [(parameter, self._readers(parameter, 0)) for parameter in self.graph.parameters]
-        found = [(parameter, readers) for parameter, readers in found if readers and self._saved(parameter, readers)]
-        for parameter, readers in sorted(found, key=lambda pair: -self._saved(*pair)):
-            # A first run, for which nobody has fetched anything, is to be no slower.
-            if sum(map(self._idle, range(begin, readers[0]))) >= self._size(parameter):
-                self._take(parameter, begin, readers[0], readers[-1])
-                self._fetch(parameter, begin, readers, {"cross_program_prefetch_index": 0})
-                self._note(parameter, readers[0], "comes in as the program begins", is_done=True)
-                return
+    def fetch_across_programs(self, argument: Node) -> None:
+        """Fetch an argument, whose room is held for it, as the program begins."""
+        begin, readers = len(self.graph.parameters), sorted(self.at[user] for user in argument.users)
+        self._fetch(argument, begin, readers, {"cross_program_prefetch_index": 0})
+        self._note(argument, readers[0], "comes in as the program begins", is_done=True)
 
     def fetch_ahead(self) -> None:
         """Fetch what kernels read of HBM and would wait for."""

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
+from tpusim.compiler.place.across import argument_across_programs
 from tpusim.compiler.place.borders import Border, copies_at_borders, copies_that_make_room
 from tpusim.compiler.place.lives import Home, Lives
 from tpusim.compiler.place.prefetch import prefetch
 from tpusim.compiler.place.room import Room
 from tpusim.compiler.place.spaces import set_spaces
 from tpusim.compiler.target import Target
-from tpusim.draft import Draft
+from tpusim.draft import Draft, Node
 
 
 def place(draft: Draft, target: Target) -> None:
@@ -26,11 +27,11 @@ def place(draft: Draft, target: Target) -> None:
     if target.fast_bytes <= 0:
         return
     borders = copies_at_borders(draft)
-    lives, wanted, moved = _choice(draft, target, borders)
+    lives, wanted, moved, fetched = _choice(draft, target, borders)
     leaving = copies_that_make_room(draft.entry, lives, moved, target.latency_bytes)
     if leaving:
         borders += leaving
-        lives, wanted, moved = _choice(draft, target, borders)
+        lives, wanted, moved, fetched = _choice(draft, target, borders)
     room = Room(lives.length, target.fast_bytes)
     room.hold(lives.held)
     for home in moved:
@@ -41,17 +42,23 @@ def place(draft: Draft, target: Target) -> None:
     for border in borders:
         if border not in kept:
             border.drop()
-    prefetch(draft, target, lives, room, moved, list(kept))
+    prefetch(draft, target, lives, room, moved, list(kept), argument=fetched)
 
 
-def _choice(draft: Draft, target: Target, borders: Sequence[Border]) -> tuple[Lives, list[Home], set[Home]]:
-    """Return the lives of all arrays, which are worth moving, the best first, and which of them move."""
+def _choice(
+    draft: Draft, target: Target, borders: Sequence[Border]
+) -> tuple[Lives, list[Home], set[Home], Node | None]:
+    """Return the lives of all arrays, which are worth moving, the best first, and which of them move; and the argument
+    that is fetched across programs.
+    """
     lives = Lives(draft, target, {border.copy.name for border in borders})
+    fetched, room = argument_across_programs(draft, target, lives) or (None, None)
+    lives.held += [room] if room else []
     saved = _saved_bytes(lives, borders, target.latency_bytes)
     wanted = sorted(saved, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
     choices = [_fitting(wanted, lives, target, halvings) for halvings in range(_HALVINGS)]
     moved = set(max(choices, key=lambda homes: sum(saved[home] for home in homes)))
-    return lives, wanted, moved
+    return lives, wanted, moved, fetched
 
 
 def _note(target: Target, lives: Lives, wanted: Sequence[Home], moved: set[Home]) -> None:
