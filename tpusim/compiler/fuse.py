@@ -24,6 +24,7 @@ from tpusim.ir.ops import (
     ENDS_KERNELS,
     EXPENSIVE,
     FUSES_INTO_USERS,
+    HANDED_IN,
     HAS_EFFECTS,
     KEEPS_TILES,
     PRODUCTS,
@@ -558,7 +559,7 @@ def _turns_registers(copy: Node) -> bool:
     """
     (operand,) = copy.operands
     lanes = {node.array.actual_layout.minor_to_major[:1] for node in (copy, operand)}
-    return len(lanes) == 1 and operand.source.opcode in ("get-tuple-element", "parameter")
+    return len(lanes) == 1 and operand.source.opcode in HANDED_IN
 
 
 def _read_bytes(nodes: Iterable[Node]) -> dict[Node, int]:

@@ -23,6 +23,7 @@ from tpusim.compiler.reshapes import move_reshapes
 from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import follow_what_is_stated, schedule
 from tpusim.compiler.simplify.rules import simplify
+from tpusim.compiler.space_to_batch import cut_images
 from tpusim.compiler.target import Target
 from tpusim.compiler.tiles import state_tiles
 from tpusim.draft import Draft
@@ -38,6 +39,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("simplify", simplify),
     ("reshapes", move_reshapes),
     ("decompose", decompose),
+    ("space-to-batch", cut_images),
     ("clean-up", simplify),
     ("row-window", make_row_windows),
     ("host-moves", settle_moves),

@@ -506,6 +506,9 @@ RELAYOUTS: Final = RESHAPES | _named("copy transpose")
 SAME_NUMBERS: Final = RELAYOUTS | _named("bitcast convert")
 """The result has the operand's numbers, each perhaps at another place or of another type."""
 
+HANDED_IN: Final = _named("get-tuple-element parameter")
+"""Arrays that something else has laid out."""
+
 PLAIN_PRODUCTS: Final = _named("convolution dot")
 """Products that kernels are made around."""
 

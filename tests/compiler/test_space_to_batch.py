@@ -1,0 +1,126 @@
+"""Convolutions of few images. Sources: 70 convolutions compiled ahead of time for v5e; values are those of the text."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.compiler.programs import compiled
+from tpusim.pipeline.stages import check, execute
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+
+
+def convolutions(module):
+    """Return the sizes of the result and the labels of each convolution, in the order of the text."""
+    found = [i for computation in module.computations for i in computation if i.opcode == "convolution"]
+    labels = (i.attributes["dim_labels"] for i in found)
+    return [(i.shape.dimensions, f"{one.lhs}_{one.rhs}->{one.output}") for i, one in zip(found, labels, strict=True)]
+
+
+def one(images, rows, columns, size, window="", depth=8):
+    """Return a convolution of images, ``size`` wide and high, that gives as many rows and columns."""
+    pad = f"{(size - 1) // 2}_{size // 2}"
+    window = window or f"size={size}x{size} pad={pad}x{pad}"
+    return f"""HloModule m
+ENTRY e {{
+  x = bf16[{images},{rows},{columns},{depth}] parameter(0)
+  k = bf16[{size},{size},{depth},16] parameter(1)
+  ROOT y = bf16[{images},{rows},{columns},16] convolution(x, k), window={{{window}}}, dim_labels=b01f_01io->b01f
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("images", "columns", "size", "stretch"),
+    [
+        (1, 56, 3, 8),
+        (7, 56, 3, 8),
+        (8, 56, 3, None),
+        (2, 56, 1, 7),
+        (2, 14, 3, 2),
+        (2, 13, 3, None),
+        (2, 13, 1, None),
+        (2, 33, 5, 5),
+        (2, 16, 5, None),
+    ],
+)
+def test_few_images_of_enough_columns_are_cut_into_eight(images, columns, size, stretch):
+    """Into stretches of as many columns as windows reach into those of the next, at least."""
+    ((sizes, labels),) = convolutions(compiled(one(images, 20, columns, size), stop_after="space-to-batch"))
+    if stretch is None:
+        assert (sizes, labels) == ((images, 20, columns, 16), "b01f_01io->b01f")
+    else:
+        assert (sizes, labels) == ((20, 8 * images, stretch, 16), "0b1f_01io->0b1f")
+
+
+@pytest.mark.parametrize(
+    ("window", "columns"), [("size=3x3 pad=1_1x1_1 lhs_dilate=1x2", 39), ("size=3x3 pad=1_1x-1_1", 18)]
+)
+def test_what_is_apart_or_cut_off_stays(window, columns):
+    """Columns that are spread by zeros between them, and those of which a window leaves some out."""
+    text = one(2, 20, 20, 3, window).replace("ROOT y = bf16[2,20,20,16]", f"ROOT y = bf16[2,20,{columns},16]")
+    ((sizes, _),) = convolutions(compiled(text, stop_after="space-to-batch"))
+    assert sizes == (2, 20, columns, 16)
+
+
+CHAINS = {
+    "one": "ROOT y = bf16[2,9,33,8] convolution(x, k), WINDOW",
+    "two": """c = bf16[2,9,33,8] convolution(x, k), WINDOW
+  zero = bf16[] constant(0)  zeros = bf16[2,9,33,8] broadcast(zero), dimensions={}
+  r = bf16[2,9,33,8] maximum(c, zeros)
+  ROOT y = bf16[2,9,33,8] convolution(r, k), WINDOW""",
+    "of both": """c = bf16[2,9,33,8] convolution(x, k), WINDOW
+  d = bf16[2,9,33,8] convolution(c, k), WINDOW
+  by_feature = bf16[2,9,33,8] broadcast(b), dimensions={3}
+  e = bf16[2,9,33,8] add(d, by_feature)  f = bf16[2,9,33,8] add(c, e)
+  ROOT y = bf16[2,9,33,8] add(f, x)""",
+    "downwards": """c = bf16[2,9,33,8] convolution(x, k), WINDOW
+  d = bf16[2,5,17,8] convolution(c, k), window={size=3x3 stride=2x2 pad=1_1x1_1}, LABELS
+  ROOT y = bf16[2,5,17,8] convolution(d, k), WINDOW""",
+    "spread windows": """c = bf16[2,9,33,8] convolution(x, k), WINDOW
+  ROOT y = bf16[2,9,33,8] convolution(c, k), window={size=3x3 pad=2_2x2_2 rhs_dilate=2x2}, LABELS""",
+    "to one side": """c = bf16[2,9,31,8] convolution(x, k), window={size=3x3 pad=1_1x0_0}, LABELS
+  ROOT y = bf16[2,9,31,8] convolution(c, k), window={size=3x3 pad=1_1x2_0 rhs_reversal=1x1}, LABELS""",
+    "another image": """c = bf16[2,9,33,8] convolution(x, k), WINDOW
+  by_image = bf16[2,9,33,8] broadcast(two), dimensions={0}
+  e = bf16[2,9,33,8] multiply(c, by_image)
+  ROOT y = bf16[2,9,33,8] convolution(e, k), WINDOW""",
+}
+
+
+SIZES = ((2, 9, 33, 8), (3, 3, 8, 8), (8,), (2,))
+
+
+def chain(name):
+    """Return the program of one of these, all of whose arguments are arrays of the sizes above."""
+    lines = CHAINS[name].replace("WINDOW", "window={size=3x3 pad=1_1x1_1}, LABELS")
+    arguments = "\n".join(
+        f"  {argument} = bf16[{','.join(map(str, sizes))}] parameter({number})"
+        for number, (argument, sizes) in enumerate(zip(("x", "k", "b", "two"), SIZES, strict=True))
+    )
+    lines = lines.replace("LABELS", "dim_labels=b01f_01io->b01f")
+    return f"HloModule m\nENTRY e {{\n{arguments}\n  {lines}\n}}\n"
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_what_is_cut_has_the_values_of_what_is_not(name):
+    """To the last bit: each element is the sum of the same products, and no column reads what lies behind the last."""
+    text = chain(name)
+    source, module = parse_module(SourceText("test", text)), compiled(text, stop_after="space-to-batch")
+    assert check(module) == check(compiled(text)) == []
+    assert all(labels.startswith("0b1f") for _, labels in convolutions(module))
+    draw = np.random.default_rng(0)
+    inputs = [
+        draw.integers(-3, 4, sizes).astype(ml_dtypes.bfloat16) for sizes in ((2, 9, 33, 8), (3, 3, 8, 8), (8,), (2,))
+    ]
+    expected, found = (execute(one, inputs, precision="exact") for one in (source, module))
+    np.testing.assert_array_equal(np.asarray(found, np.float32), np.asarray(expected, np.float32))
+
+
+def test_a_chain_is_cut_once_and_joined_once():
+    """What is cut follows from operation to operation, as in programs compiled ahead of time."""
+    module = compiled(chain("of both"), stop_after="space-to-batch")
+    whole = [i for i in module.entry if getattr(i.shape, "dimensions", ()) == (2, 9, 33, 8)]
+    assert [i.opcode for i in whole if i.opcode not in ("parameter", "broadcast")] == ["transpose", "add"]
