@@ -22,6 +22,8 @@ def argument_across_programs(draft: Draft, target: Target, lives: Lives) -> tupl
     It is the largest of those that products multiply whole, or of which gathers and slices take parts: what kernels
     pass through element by element comes in block by block as well.
     """
+    if not target.across_programs:
+        return None
     given_away = {alias.parameter for alias in draft.attributes.get("input_output_alias", ())}
     found = []
     for parameter in draft.entry.parameters:

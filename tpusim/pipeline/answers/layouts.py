@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -126,8 +127,10 @@ def _orders(array: ArrayShape) -> list[tuple[int, ...]]:
 
 def _users_ps(users: Users, order: Sequence[int], chip: Chip) -> int:
     """Return what everything that uses an array takes, without the launches of the programs that it is made."""
-    programs = [(part.times, lower(part.laid_out(order), chip, schedule="compiled")) for part in users.parts]
-    return sum(times * own_ps(program, chip, None) for times, program in programs)
+    # What is asked for lies in HBM.
+    target = replace(target_of(chip), across_programs=False)
+    modules = [(part.times, compile_module(part.laid_out(order), target)) for part in users.parts]
+    return sum(times * own_ps(lower(module, chip), chip, None) for times, module in modules)
 
 
 def tiled(shape: Shape, chip: Chip | str = "v5e") -> Shape | None:
