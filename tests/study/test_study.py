@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,7 @@ import tpusim
 from tests.study.cases import BANDWIDTH, LSTM, MLP, SLICES, SMALL_GRID, kernel_module, tanh_of
 from tpusim.errors import ConfigError
 from tpusim.study import study as study_room
-from tpusim.study.effects import effects
-from tpusim.study.spec import BASES, COLUMNS, make_spec
+from tpusim.study.spec import COLUMNS
 from tpusim.study.table import write_csv, write_parquet
 
 
@@ -115,15 +113,6 @@ def test_a_store_that_is_damaged_is_told_by_its_name(tmp_path, damage):
             rows.execute("CREATE TABLE outcomes (other TEXT)")
     with pytest.raises(ConfigError, match=r"outcomes\.sqlite: not the outcomes of a study, or damaged"):
         small(store=tmp_path).run()
-
-
-def test_points_that_take_no_time_have_no_effect_to_tell():
-    """Of no time nothing is a share."""
-    axes = make_spec({"programs": [MLP], "axes": {BANDWIDTH: [1.0, 2.0]}}, Path()).axes
-    rows = [
-        {"program": "p", BANDWIDTH: at, "time_us": time, **dict.fromkeys(BASES)} for at, time in ((1, 0), (2, -1.0))
-    ]
-    assert effects(rows, axes, "time_us") == []
 
 
 def test_a_changed_program_is_run_again(tmp_path, monkeypatch):

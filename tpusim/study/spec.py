@@ -89,6 +89,11 @@ class Spec:
         """What patterns tell of programs, and functions are given."""
         return {key: None for program in self.programs for key, _ in program.variables}
 
+    @cached_property
+    def families(self) -> dict[str, str]:
+        """By the names of programs what each has in common with its variants."""
+        return {program.name: program.family or program.name for program in self.programs}
+
 
 def read_spec(path: str | Path) -> Spec:
     """Return the study that a TOML file describes; patterns of programs and files of chips start from its folder."""

@@ -117,12 +117,12 @@ class Study:
 
     def effects(self, figure: str = "time_us") -> list[effects.Effect]:
         """Return what each axis does to a figure, as shares of it, at the axis's least and greatest value."""
-        return effects.effects(self.rows(), self.spec.axes, figure)
+        return effects.effects(self.rows(), self.spec, figure)
 
     def effect_table(self) -> list[Row]:
         """Return the effects of all axes on time and energy, in percent, as ``tpusim plot sensitivity`` takes them."""
-        return effects.effect_table(self.rows(), self.spec.axes, FIGURES)
+        return effects.effect_table(self.rows(), self.spec, FIGURES)
 
     def unmoved(self) -> list[str]:
         """Return a sentence for each axis along which nothing changed."""
-        return effects.unmoved(self.rows(), self.spec.axes, FIGURES)
+        return effects.unmoved(self.rows(), self.spec, FIGURES)

@@ -1,0 +1,86 @@
+"""Effects: what an axis does to a program, whatever the programs, chips and variants beside it are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import geometric_mean
+
+import pytest
+
+import tpusim
+from tests.study.cases import BANDWIDTH, LSTM, MLP, kernel_module
+from tpusim.study.effects import effects, pareto
+from tpusim.study.spec import BASES, make_spec
+
+AXES = {"clock_hz": ["x1", "x2"], BANDWIDTH: ["x1", "x2"]}
+
+
+def alike_named(folder: Path) -> list[str]:
+    """Return the paths of two programs in folders of their own, under one name: one computes, one waits for HBM."""
+    found = []
+    for name, source in (("A", LSTM), ("B", MLP)):
+        place = folder / name / "step.v5e.hlo.txt.gz"
+        place.parent.mkdir()
+        place.write_bytes(Path(source).read_bytes())
+        found.append(str(place))
+    return found
+
+
+def study_of(programs, **more) -> tpusim.Study:
+    """Return a study of some programs with two axes."""
+    return tpusim.Study(**{"programs": programs, "axes": AXES, "jobs": 1} | more)
+
+
+def by_axis(study: tpusim.Study, program: str = "") -> dict[tuple[str, str, str], float]:
+    """Return the effects on a program, as multiples of the mean, by figure, axis and end of the axis."""
+    rows = [row for row in study.effect_table() if row["program"] == program]
+    return {(row["figure"], row["parameter"], end): 1 + row[end] / 100 for row in rows for end in ("low", "high")}
+
+
+@pytest.mark.parametrize("is_pattern", [False, True])
+def test_programs_of_one_name_are_told_apart(tmp_path, is_pattern):
+    """The effects on each are those on it alone, and the front of each is its own."""
+    paths = alike_named(tmp_path)
+    both = study_of(str(tmp_path / "{d}" / "step.v5e.hlo.txt.gz") if is_pattern else paths)
+    for name, path in zip(["A/step.v5e.hlo.txt.gz", "B/step.v5e.hlo.txt.gz"], paths, strict=True):
+        alone = study_of(path)
+        assert by_axis(both, name) == pytest.approx(by_axis(alone))
+        fronts = [pareto(one.rows(), "clock_hz", "time_us", per="program") for one in (both, alone)]
+        assert [row["time_us"] for row in fronts[0] if row["program"] == name] == [r["time_us"] for r in fronts[1]]
+
+
+def test_an_axis_that_moves_one_of_two_is_not_named(tmp_path):
+    """And one that moves none is, though the two differ."""
+    axes = {"ici.dimensions": [1, 2], "mxu.count": ["x1", "x2"]}
+    study = study_of(alike_named(tmp_path), axes=axes)
+    assert study.unmoved() == ["ici.dimensions: no time or energy changed under schedule=given"]
+
+
+def test_variants_under_one_name_are_told_by_their_variables(tmp_path):
+    """A variable that is no axis holds as well: the effect on both is the mean of that on each."""
+    paths = alike_named(tmp_path)
+    both = by_axis(study_of({"net": str(tmp_path / "{d}" / "step.v5e.hlo.txt.gz")}), "net")
+    each = [by_axis(study_of(path)) for path in paths]
+    assert both == pytest.approx({key: geometric_mean(one[key] for one in each) for key in both})
+
+
+def test_sizes_of_one_model_are_no_variants_of_another(tmp_path):
+    """A variable that is an axis moves each model by itself, whichever pattern names them."""
+    for name, wide in (("bert", 1), ("gpt", 64)):
+        for batch in (1, 4):
+            text = kernel_module().text.replace("f32[1024,", f"f32[{1024 * batch * wide},")
+            (tmp_path / f"{name}_b{batch}.v5e.hlo.txt").write_text(text, encoding="utf-8")
+    axes = {"batch": [1, 4]}
+    each = [by_axis(study_of(str(tmp_path / f"{name}_b{{batch}}.v5e.hlo.txt"), axes=axes)) for name in ("bert", "gpt")]
+    both = by_axis(study_of(str(tmp_path / "*_b{batch}.v5e.hlo.txt"), axes=axes))
+    assert both == pytest.approx({key: geometric_mean(one[key] for one in each) for key in both})
+    assert both
+
+
+def test_points_that_take_no_time_have_no_effect_to_tell():
+    """Of no time nothing is a share."""
+    spec = make_spec({"programs": [MLP], "axes": {BANDWIDTH: [1.0, 2.0]}}, Path())
+    rows = [
+        {"program": "p", BANDWIDTH: at, "time_us": time, **dict.fromkeys(BASES)} for at, time in ((1, 0), (2, -1.0))
+    ]
+    assert effects(rows, spec, "time_us") == []
