@@ -10,6 +10,7 @@ import pytest
 import tpusim
 from tests.study.cases import BANDWIDTH, LSTM, MLP, kernel_module
 from tpusim.study.effects import effects, pareto
+from tpusim.study.names import chip_names
 from tpusim.study.spec import BASES, make_spec
 
 AXES = {"clock_hz": ["x1", "x2"], BANDWIDTH: ["x1", "x2"]}
@@ -75,6 +76,32 @@ def test_sizes_of_one_model_are_no_variants_of_another(tmp_path):
     both = by_axis(study_of(str(tmp_path / "*_b{batch}.v5e.hlo.txt"), axes=axes))
     assert both == pytest.approx({key: geometric_mean(one[key] for one in each) for key in both})
     assert both
+
+
+def slow_chip(folder: Path) -> str:
+    """Return the file of a chip that calls itself v5e and has half its clock and bandwidth."""
+    path = folder / "slow.toml"
+    path.write_text(f'base = "v5e"\nname = "v5e"\nclock_hz = 750e6\n{BANDWIDTH} = 400e9\n', encoding="utf-8")
+    return str(path)
+
+
+def test_chips_of_one_name_are_told_apart(tmp_path):
+    """In the table as in the effects of the chip and of other axes."""
+    axes = {"chip": ["v5e", slow_chip(tmp_path)], "ici.dimensions": [1, 2]}
+    study = study_of(MLP, axes=axes)
+    assert [row["chip"] for row in study.rows()] == ["v5e", "v5e", "v5e (slow.toml)", "v5e (slow.toml)"]
+    assert study.unmoved() == ["ici.dimensions: no time or energy changed under schedule=given"]
+    effect = study.effects()[0]
+    assert effect.axis == "chip"
+    assert effect.low < 0 < effect.high
+
+
+def test_files_of_one_chip_s_name_are_told_by_their_folders(tmp_path):
+    """A file that states its own name is called by that; the same chip in two spellings is one."""
+    (tmp_path / "A").mkdir()
+    one, other = slow_chip(tmp_path), slow_chip(tmp_path / "A")
+    assert chip_names([one, other]) == {one: f"v5e ({tmp_path.name}/slow.toml)", other: "v5e (A/slow.toml)"}
+    assert chip_names(["v5e", "TPU v5 lite", "no chip"]) == {"v5e": "v5e", "TPU v5 lite": "v5e"}
 
 
 def test_points_that_take_no_time_have_no_effect_to_tell():

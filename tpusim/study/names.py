@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import PurePath
+
+from tpusim.errors import ConfigError
+from tpusim.files import utf8_text
+from tpusim.hardware.load import load_chip
 
 Named = tuple[str, str]
 """A name, and the path of what it names."""
@@ -31,3 +37,17 @@ def _end(path: PurePath, paths: Iterable[tuple[str, ...]]) -> str:
     others = [other for other in paths if other != parts]
     counts = (count for count in range(1, len(parts)) if all(other[-count:] != parts[-count:] for other in others))
     return PurePath(*parts[-next(counts, len(parts)) :]).as_posix()
+
+
+def chip_names(stated: Iterable[str]) -> dict[str, str]:
+    """Return what each of some chips is called, by how it is stated; nothing of what is no chip.
+
+    A file that somebody has copied from a shipped one may say that chip's name.
+    """
+    found = dict[str, Named]()
+    for text in stated:
+        with suppress(ConfigError):
+            name = load_chip(text).name
+            found[text] = name, utf8_text(os.path.abspath(text)) if text.endswith(".toml") or "/" in text else name
+    names = names_apart(found.values())
+    return {text: names[named] for text, named in found.items()}

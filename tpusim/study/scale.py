@@ -21,6 +21,7 @@ from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import read_program, simulate
 from tpusim.report.shown import Shown
 from tpusim.report.tables import Printer
+from tpusim.study.names import chip_names
 from tpusim.study.programs import ProgramText, Source, find_programs
 
 _COUNTED = "batch"
@@ -76,11 +77,12 @@ def scale(
     """
     found, refused = _made(programs, {} if values is None else _listed(values))
     runs = [_Run(*run, schedule, default_trip_count) for run in product(found, chips or ("",), topologies or ("",))]
+    names = chip_names(chips)
     rows = []
     for number, run in enumerate(runs):
         if progress is not None:
             progress(number, len(runs))
-        rows.append((_row(run, items, price), run))
+        rows.append((_row(run, names.get(run.chip, ""), items, price), run))
     rows.sort(key=lambda made: _place(made[0]))
     compared = {one.base for one in efficiencies([row for row, _ in rows]) if one}
     # A base that could be faster makes all others look better than they are.
@@ -162,13 +164,15 @@ def _listed(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     return listed
 
 
-def _row(run: _Run, items: str, price: float | None) -> ScaleRow:
+def _row(run: _Run, chip: str, items: str, price: float | None) -> ScaleRow:
+    """Return the row of a run on a chip by its name in the table, where one is stated."""
     result = run.result()
     last = result.timeline.device
     # A program spreads over a larger slice by copies of itself, each of which makes as many items.
     copies = result.pod.device_count // result.program.devices_needed
     row = scale_row(
         result.summary,
+        chip or result.chip.name,
         run.topology or "x".join(map(str, result.pod.sizes)),
         result.pod.device_count,
         variables=dict(run.program.variables),

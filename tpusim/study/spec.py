@@ -20,6 +20,7 @@ from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.schedules import check_schedule
 from tpusim.study.axes import Axis, read_axis
 from tpusim.study.expressions import Expression
+from tpusim.study.names import chip_names
 from tpusim.study.programs import ProgramText, find_programs
 
 BASES = {"chip": "base", "topology": "topology", "schedule": "schedule"}
@@ -88,6 +89,12 @@ class Spec:
     def variables(self) -> dict[str, None]:
         """What patterns tell of programs, and functions are given."""
         return {key: None for program in self.programs for key, _ in program.variables}
+
+    @cached_property
+    def chip_names(self) -> dict[str, str]:
+        """By how the axes state them what tables call the chips."""
+        stated = (str(one["chip"]) for axis in self.axes for one in axis.settings if one.get("chip"))
+        return chip_names(dict.fromkeys(stated))
 
     @cached_property
     def families(self) -> dict[str, str]:
