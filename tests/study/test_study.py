@@ -194,6 +194,17 @@ def test_a_program_s_variable_is_an_axis_of_effects():
     assert study.effects()[0].low < 0 < study.effects()[0].high
 
 
+def test_a_lowered_program_is_run_on_other_machines(tmp_path):
+    """Outcomes are shared by what is read of a chip, which is no more than what its steps follow from."""
+    path = str(tmp_path / "low.json")
+    tpusim.save_program(tpusim.lower(MLP, overrides={"vmem.scoped_bytes": "x2"}), path)
+    axes = {"clock_hz": ["x1", "x2"], "vmem.scoped_bytes": ["x1", "x0.5"], "ici.links": [2, 4]}
+    for row in tpusim.Study(programs=path, axes=axes, jobs=1).rows():
+        result = tpusim.simulate(path, overrides={key: row[key] for key in axes})
+        assert (row["status"], row["time_us"]) == ("ok", result.time_us)
+        assert row["warnings"] == len(result.summary.warnings)
+
+
 @pytest.mark.parametrize("values", [["x1", {}], [{"capacity_bytes": "x1"}, {"scoped_bytes": "x1"}]])
 def test_values_of_an_axis_may_leave_a_key_as_it_is(values):
     """The base comes first in the order of the axis."""

@@ -79,13 +79,14 @@ def _halves(rows: Rows, axis: Axis, spec: Spec, figure: str) -> tuple[list[float
 def unmoved(rows: Rows, spec: Spec, figures: Mapping[str, str]) -> list[str]:
     """Return a sentence for each axis and schedule under which no figure and no status changed along the axis.
 
-    ``figures`` says by column what a sentence calls it.
+    Points of which none ran say nothing of it. ``figures`` says by column what a sentence calls it.
     """
     found = []
     for axis in spec.axes:
         moved: dict[str, bool] = {}
         for group in _alike(rows, axis, spec):
-            if len({_place(row, axis) for row in group}) > 1:
+            has_run = any(row["status"] == "ok" for row in group)
+            if has_run and len({_place(row, axis) for row in group}) > 1:
                 schedule = "" if axis.name == "schedule" else str(group[0]["schedule"])
                 changed = len({(row["status"], *(row.get(figure) for figure in figures)) for row in group}) > 1
                 moved[schedule] = moved.get(schedule, False) or changed

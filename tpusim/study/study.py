@@ -96,6 +96,11 @@ class Study:
         Execution(self._open, record, reuse=self._reuse).run(p for p in missing.values() if not p.fault)
         return [self._outcomes[keys[id(point)]] for point in points]
 
+    @property
+    def faults(self) -> list[str]:
+        """What is to be said of each point so far that ended in a fault of tpusim itself."""
+        return [outcome.message for outcome in self._outcomes.values() if outcome.status == "fault"]
+
     def close(self) -> None:
         """Close the store."""
         self._store.close()
