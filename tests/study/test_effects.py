@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -9,6 +10,7 @@ import pytest
 
 import tpusim
 from tests.study.cases import BANDWIDTH, LSTM, MLP, kernel_module
+from tpusim.errors import ConfigError
 from tpusim.study.effects import effects, pareto
 from tpusim.study.names import chip_names
 from tpusim.study.spec import BASES, make_spec
@@ -111,3 +113,29 @@ def test_points_that_take_no_time_have_no_effect_to_tell():
         {"program": "p", BANDWIDTH: at, "time_us": time, **dict.fromkeys(BASES)} for at, time in ((1, 0), (2, -1.0))
     ]
     assert effects(rows, spec, "time_us") == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (lambda study: study.pareto("area_mm", "time_us"), "unknown column 'area_mm' (did you mean 'area_mm2'?)"),
+        (lambda study: study.pareto("area_mm2", "tim_us"), "unknown column 'tim_us' (did you mean 'time_us'?)"),
+        (lambda study: study.pareto("area_mm2", "time_us", per="progam"), "'progam' (did you mean 'program'?)"),
+        (lambda study: study.effects("zzz"), "unknown column 'zzz' (known: program, chip, "),
+        (lambda study: study.effects(5), "unknown column 5 (known: program, chip, "),
+        (lambda study: study.effects("bound"), "expected a column of numbers, found 'bound'"),
+        (lambda study: study.pareto("schedule", "time_us"), "expected a column of numbers, found 'schedule'"),
+    ],
+)
+def test_what_is_no_column_is_refused(asked, said):
+    """An empty answer would look like one; what is of no use to sort by is said as well."""
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        asked(study_of(MLP, axes={"mxu.count": [2, 4]}))
+
+
+def test_a_column_that_no_row_has_a_number_in_is_one():
+    """Of points that do not run there is no time."""
+    study = study_of(LSTM, axes={"vmem.capacity_bytes": ["4Mi", "8Mi"]})
+    assert {row["status"] for row in study.rows()} == {"does not fit"}
+    assert study.effects() == []
+    assert len(study.pareto("area_mm2", "time_us")) == 0

@@ -8,6 +8,7 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from tpusim.analysis.compare import pareto_front
+from tpusim.errors import ConfigError, did_you_mean
 from tpusim.study.axes import Axis
 from tpusim.study.spec import BASES, Spec
 
@@ -26,8 +27,10 @@ def effects(rows: Rows, spec: Spec, figure: str) -> list[Effect]:
     """Return what each axis that takes several values does to a figure, by points that differ in nothing else.
 
     A change is against the geometric mean of such points. Where no two points differ in one axis alone (samples),
-    the half of the points with the lower values is taken beside the half with the higher ones.
+    the half of the points with the lower values is taken beside the half with the higher ones. Raises ConfigError for
+    what is no column of numbers.
     """
+    _check_columns(rows, figures=(figure,))
     # Of others, such as those that take no time, no mean can be told.
     timed = [row for row in rows if (row.get(figure) or 0.0) > 0]
     found = []
@@ -99,13 +102,28 @@ def unmoved(rows: Rows, spec: Spec, figures: Mapping[str, str]) -> list[str]:
 
 
 def pareto(rows: Rows, x: str, y: str, per: str | None = None) -> list[Mapping[str, Any]]:
-    """Return the rows that no other one beats in both figures, by themselves for each value of ``per``."""
+    """Return the rows that no other one beats in both figures, by themselves for each value of ``per``.
+
+    Raises ConfigError for what is no column.
+    """
+    _check_columns(rows, figures=(x, y), others=(per,) if per else ())
     groups: dict[Any, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         if row.get(x) is not None and row.get(y) is not None:
             groups[row[per] if per else ""].append(row)
     fronts = ((group, pareto_front([(row[x], row[y]) for row in group])) for group in groups.values())
     return [group[number] for group, front in fronts for number in front]
+
+
+def _check_columns(rows: Rows, figures: Sequence[str], others: Sequence[str] = ()) -> None:
+    """Refuse what is no column, with the nearest one, and figures that are none."""
+    known = list(dict.fromkeys(key for row in rows for key in row))
+    for name in (*figures, *others):
+        if name not in known:
+            hint = did_you_mean(str(name), known) or f" (known: {', '.join(known)})"
+            raise ConfigError(f"study: unknown column {name!r}{hint}")
+        if name in figures and any(isinstance(row.get(name), str) for row in rows):
+            raise ConfigError(f"study: expected a column of numbers, found {name!r}")
 
 
 def _alike(rows: Rows, axis: Axis, spec: Spec) -> Iterable[list[Mapping[str, Any]]]:
