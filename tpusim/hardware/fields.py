@@ -176,6 +176,12 @@ _ANY = _Range("", -math.inf, math.inf, "a number, true, false or a text")
 _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 0")
 
 
+def check_key(key: Any, where: str) -> None:
+    """Refuse what is no text, which a mapping of a script may have for a key; what it names is for ``field_of``."""
+    if not isinstance(key, str):
+        raise ConfigError(f"{where}: expected a key of the chip such as 'clock_hz', found {key!r:.80}")
+
+
 def field_of(key: str, where: str) -> Field:
     """Return what ``key`` (dotted: ``hbm.efficiency``) may hold; raise ConfigError with the nearest known key."""
     if key in FIELDS:

@@ -28,6 +28,7 @@ from tpusim.hardware.fields import (
     TEXT_KEYS,
     Fact,
     Field,
+    check_key,
     check_value,
     field_of,
     parse_value,
@@ -127,6 +128,8 @@ def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
 def _pairs(overrides: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides: expected keys with values, found {overrides!r:.80}")
+    for key in overrides:
+        check_key(key, "override")
     return overrides
 
 

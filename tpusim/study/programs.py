@@ -74,9 +74,7 @@ def find_programs(
     function is called with each combination of the ``values`` of axes that it has parameters for. Patterns start from
     ``folder``. Raises ConfigError where nothing is found.
     """
-    if isinstance(sources, str | Path | Module) or callable(sources):
-        sources = [sources]
-    named = sources.items() if isinstance(sources, Mapping) else [("", source) for source in sources]
+    named = _by_name(sources)
     found: list[ProgramText] = []
     for name, source in named:
         if isinstance(source, Module):
@@ -89,6 +87,21 @@ def find_programs(
         raise ConfigError("study: expected at least one program, found none")
     # Modules may differ that name one file.
     return _named({(os.path.abspath(one.path), one.variables, one.digest): one for one in found}.values())
+
+
+def _by_name(sources: Any) -> Iterable[tuple[str, Source]]:
+    """Return sources with the names that the caller gives them, else without; refuse what is none."""
+    if isinstance(sources, str | Path | Module) or callable(sources):
+        sources = [sources]
+    if not isinstance(sources, Iterable):
+        raise ConfigError(f"programs: expected patterns of file names, modules or functions, found {sources!r:.80}")
+    named = list(sources.items() if isinstance(sources, Mapping) else (("", source) for source in sources))
+    for name, one in named:
+        if not isinstance(name, str):
+            raise ConfigError(f"programs: expected a text as the name of a program, found {name!r:.80}")
+        if not (isinstance(one, str | Path | Module) or callable(one)):
+            raise ConfigError(f"programs: expected a pattern of file names, a module or a function, found {one!r:.80}")
+    return named
 
 
 def _named(programs: Iterable[ProgramText]) -> list[ProgramText]:

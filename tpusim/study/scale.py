@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -58,8 +59,8 @@ def scale(
     values: Mapping[str, Sequence[Any]] | None = None,
     *,
     items: str = "",
-    chips: Sequence[str] = (),
-    topologies: Sequence[str] = (),
+    chips: Sequence[str | Path] | str | Path = (),
+    topologies: Sequence[str | Topology] | str | Topology = (),
     schedule: str = "",
     default_trip_count: int = DEFAULT_TRIPS,
     price: float | None = None,
@@ -71,12 +72,16 @@ def scale(
     that makes a module of the ``values`` of its parameters, such as one that calls ``tpusim.jax.compile_for``.
     Sizes of which it makes none, since they do not fit, say, are ``refused`` with the reason.
 
-    ``items`` names what a run makes, a variable or a product of some (``batch*seq``); by default ``batch``, where there
-    is one. ``price`` is that of an hour of a chip, ``default_trip_count`` as for ``simulate``. Raises ConfigError where
-    no program or variable is found.
+    ``chips`` and ``topologies`` are one or several. ``items`` names what a run makes, a variable or a product of some
+    (``batch*seq``); by default ``batch``, where there is one. ``price`` is that of an hour of a chip,
+    ``default_trip_count`` as for ``simulate``. Raises ConfigError where no program or variable is found.
     """
+    if not isinstance(items, str):
+        raise ConfigError(f"items: expected a variable or a product of some, found {items!r:.80}")
     found, refused = _made(programs, {} if values is None else _listed(values))
-    runs = [_Run(*run, schedule, default_trip_count) for run in product(found, chips or ("",), topologies or ("",))]
+    chips = _texts("chips", "names of chips or of .toml files", chips, Path)
+    topologies = _texts("topologies", "slices such as 'v5e:2x4'", topologies, Topology)
+    runs = [_Run(*run, schedule, default_trip_count) for run in product(found, chips or [""], topologies or [""])]
     names = chip_names(chips)
     rows = []
     for number, run in enumerate(runs):
@@ -149,6 +154,15 @@ def _made(
     if not found:
         raise errors[0]
     return found, refused
+
+
+def _texts(name: str, expected: str, given: Any, kind: type) -> list[str]:
+    """Return one or several texts or things of a kind, given under a name, as texts; refuse anything else."""
+    is_several = isinstance(given, Iterable) and not isinstance(given, str)
+    found = list(given) if is_several else [given]
+    if not all(isinstance(one, str | kind) for one in found):
+        raise ConfigError(f"{name}: expected {expected}, found {given!r:.80}")
+    return list(map(str, found))
 
 
 def _listed(values: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tpusim.errors import ConfigError
+from tpusim.limits import PROCESSES, check_count
 from tpusim.study import effects
 from tpusim.study.execution import Execution
 from tpusim.study.executors import borrower, opener
@@ -51,7 +53,11 @@ class Study:
         elif isinstance(source, str | Path):
             self.spec = read_spec(source)
         else:
+            if not isinstance(source, Mapping | None):
+                raise ConfigError(f"study: expected a file or what it would say, found {source!r:.80}")
             self.spec = make_spec({**(source or {}), **table}, Path(folder))
+        if jobs is not None:
+            check_count("jobs", jobs, PROCESSES)
         self._open = opener(executor, jobs) if isinstance(executor, str) else borrower(executor, jobs)
         self.folder = Path(store) if store is not None else None
         self._store = Store(self.folder)
