@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.fields import FIELDS, parse_value
+from tpusim.hardware.fields import parse_value, whole_where_due
 from tpusim.limits import DIMENSIONS, POINTS, SEED, shown
 
 Setting = dict[str, Any]
@@ -107,11 +107,6 @@ def _is_real(value: Any) -> bool:
     """Return whether a value is a number that a float can hold."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and abs(value) <= sys.float_info.max
-
-
-def whole_where_due(key: str, value: float) -> float:
-    """Return the nearest whole number where a key of the chip holds only such."""
-    return round(value) if key in FIELDS and FIELDS[key].kind is int else value
 
 
 def _zip_axis(name: str, written: Mapping[str, Any]) -> Axis:
