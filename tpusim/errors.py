@@ -58,6 +58,25 @@ class SimulationError(TpusimError):
     """The simulated machine cannot go on: says which device waits for which."""
 
 
+class FaultError(Exception):
+    """A fault of tpusim itself that an answer has told of already, such as the table of a study of other points."""
+
+
+REPORT_IT = "Please report this with the program and the command: no input should do it."
+
+
+def fault_text(error: Exception, then: str = "\n  ") -> str:
+    """Return what to say of an error that nobody expected: its stage and kind, and behind ``then`` its places."""
+    from pathlib import Path
+    from traceback import extract_tb
+
+    places = [f"{Path(frame.filename).as_posix()}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
+    own = [place.rpartition("/tpusim/")[2] for place in places if "/tpusim/" in place]
+    stage = own[-1].partition("/")[0].removesuffix(".py") if own else "start"
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"a fault of tpusim itself in the stage {stage!r}: {what:.500}{then}at {' < '.join(reversed(own[-6:]))}"
+
+
 def _cut(line: str) -> str:
     """Return a line without its middle, if it is longer than anybody reads."""
     half = _LONGEST_LINE // 2

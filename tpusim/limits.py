@@ -97,6 +97,9 @@ QUEUE_DEPTH: Final = Limit("a number of feeds that may wait", 2**16)
 LAYERS: Final = Limit("a number of layers", 2**16)
 """Of a file, those of a depthwise convolution one by one."""
 
+PROCESSES: Final = Limit("a number of processes", 2**16, least=0)
+"""Of a study; without one it takes as many as there are cores."""
+
 POINTS: Final = Limit("a number of points", 2**17)
 """Of one axis of a study, and of all that its axes make together."""
 

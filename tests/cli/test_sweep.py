@@ -11,6 +11,7 @@ from tests.cli.commands import output_of, refusal_of
 from tests.house.source_tree import ROOT
 from tests.study.cases import SLICES, kernel_module
 from tpusim.cli.main import main
+from tpusim.study import work
 
 TRACES = ROOT / "traces"
 LSTM = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
@@ -47,6 +48,28 @@ def test_a_table_has_the_energy_of_all_devices(capsys, tmp_path):
     assert (four[1], eight[1]) == ("4", "8")
     assert float(eight[4]) == pytest.approx(2 * float(four[4]), rel=0.01)
     assert "devices" not in output_of(capsys, "sweep", MLP, "-o", "mxu.count=1,2", *HERE)
+
+
+def test_a_fault_of_our_own_at_a_point_is_told_and_has_its_code(capsys, monkeypatch, tmp_path):
+    """The other points have their rows; of those that did not run nothing is said to have changed nothing."""
+    plain = work.run_energy
+
+    def failing(activities, chip, total_ps):
+        if chip.mxu.count == 2:
+            raise KeyError("missing")
+        return plain(activities, chip, total_ps)
+
+    monkeypatch.setattr(work, "run_energy", failing)
+    axes, rest = ("-o", "mxu.count=2,4", "-o", "ici.dimensions=1,2"), (*HERE, "--quiet", "--no-reuse")
+    assert main(["sweep", MLP, *axes, *rest, "--csv", str(tmp_path / "out.csv")]) == 70
+    page, said = capsys.readouterr()
+    assert "4 points (simulated): 2 fault, 2 ok" in page
+    assert "error: a fault of tpusim itself in the stage 'study': KeyError: 'missing'; at study/work.py:" in page
+    assert "2 points ended in a fault of tpusim itself" in said
+    assert "Please report this" in said
+    assert [row["status"] for row in rows_of(tmp_path / "out.csv")] == ["fault", "fault", "ok", "ok"]
+    assert main(["sweep", MLP, "-o", "mxu.count=2", "-o", "ici.dimensions=1,2", *rest]) == 70
+    assert "changed" not in capsys.readouterr().out
 
 
 def test_a_file_s_study_keeps_its_outcomes_beside_it(capsys, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpusim.errors import ConfigError
-from tpusim.hardware.fields import Factor, parse_value, read_value
+from tpusim.hardware.fields import Factor, parse_value, read_value, whole_where_due
 from tpusim.hardware.load import load_chip, override_chip, parse_override
 from tpusim.hardware.units import stated_value
 
@@ -41,6 +41,26 @@ def test_a_factor_is_of_what_the_base_has():
     value = read_value("mxu.count", Factor(1.5), chip.mxu.count, "test")
     assert value == 1.5 * chip.mxu.count
     assert type(value) is int
+
+
+@pytest.mark.parametrize(
+    ("key", "by", "found"),
+    [("vmem.capacity_bytes", "x0.3", 40265318), ("mxu.count", "x0.7", 1), ("clock_hz", "x0.3", 0.3 * 1.75e9)],
+)
+def test_a_factor_of_a_whole_number_is_one(key, by, found):
+    """The nearest, as along a range; of all other keys it is what it is."""
+    before = stated_value(load_chip("v6e"), key)
+    value = read_value(key, by, before, "test")
+    assert value == pytest.approx(found)
+    assert type(value) is type(before)
+    assert whole_where_due(key, float(by[1:]) * before) == value
+
+
+@pytest.mark.parametrize("by", ["x0.1", "x1e308", "x1e400"])
+def test_a_factor_that_leaves_nothing_or_too_much_is_refused(by):
+    """Half an array is none, and what no float holds is no number."""
+    with pytest.raises(ConfigError, match=r"mxu\.count: expected a whole number from 1, found"):
+        read_value("mxu.count", by, 2, "test")
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,16 @@ def test_a_chip_that_a_program_was_not_compiled_for_is_said(capsys):
     assert "compiled  jit__lambda for v5e: tiles, placement and schedule are not those that v6e would get" in text
 
 
+def test_chips_of_one_name_stand_apart(tmp_path):
+    """A copy of a chip's file may say its name; a program is compiled for either, and scales on each by itself."""
+    copy = tmp_path / "slow.toml"
+    copy.write_text('base = "v5e"\nname = "v5e"\nclock_hz = 750e6\n', encoding="utf-8")
+    found = scale(POD, chips=["v5e", str(copy)])
+    assert [row.chip for row in found.rows] == ["v5e", "v5e (slow.toml)"]
+    assert found.rows[0].total_ps < found.rows[1].total_ps
+    assert "compiled" not in str(found)
+
+
 def test_a_parameter_without_values_is_named():
     """Called with what there is, the function would end in a traceback."""
     with pytest.raises(ConfigError, match="expected values for 'batch', a parameter of doubled, found 'size'"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,7 @@ import tpusim
 from tests.study.cases import BANDWIDTH, LSTM, MLP, SLICES, SMALL_GRID, kernel_module, tanh_of
 from tpusim.errors import ConfigError
 from tpusim.study import study as study_room
-from tpusim.study.effects import effects
-from tpusim.study.spec import BASES, COLUMNS, make_spec
+from tpusim.study.spec import COLUMNS
 from tpusim.study.table import write_csv, write_parquet
 
 
@@ -117,15 +115,6 @@ def test_a_store_that_is_damaged_is_told_by_its_name(tmp_path, damage):
         small(store=tmp_path).run()
 
 
-def test_points_that_take_no_time_have_no_effect_to_tell():
-    """Of no time nothing is a share."""
-    axes = make_spec({"programs": [MLP], "axes": {BANDWIDTH: [1.0, 2.0]}}, Path()).axes
-    rows = [
-        {"program": "p", BANDWIDTH: at, "time_us": time, **dict.fromkeys(BASES)} for at, time in ((1, 0), (2, -1.0))
-    ]
-    assert effects(rows, axes, "time_us") == []
-
-
 def test_a_changed_program_is_run_again(tmp_path, monkeypatch):
     """What counts is what a file holds, not its name."""
     given = runs_of(monkeypatch)
@@ -203,6 +192,17 @@ def test_a_program_s_variable_is_an_axis_of_effects():
     study = tpusim.Study(programs={"tanh": tanh_of}, base="v5e", axes={"batch": [2048, 4096]}, jobs=1)
     assert study.effects()[0].axis == "batch"
     assert study.effects()[0].low < 0 < study.effects()[0].high
+
+
+def test_a_lowered_program_is_run_on_other_machines(tmp_path):
+    """Outcomes are shared by what is read of a chip, which is no more than what its steps follow from."""
+    path = str(tmp_path / "low.json")
+    tpusim.save_program(tpusim.lower(MLP, overrides={"vmem.scoped_bytes": "x2"}), path)
+    axes = {"clock_hz": ["x1", "x2"], "vmem.scoped_bytes": ["x1", "x0.5"], "ici.links": [2, 4]}
+    for row in tpusim.Study(programs=path, axes=axes, jobs=1).rows():
+        result = tpusim.simulate(path, overrides={key: row[key] for key in axes})
+        assert (row["status"], row["time_us"]) == ("ok", result.time_us)
+        assert row["warnings"] == len(result.summary.warnings)
 
 
 @pytest.mark.parametrize("values", [["x1", {}], [{"capacity_bytes": "x1"}, {"scoped_bytes": "x1"}]])

@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from warnings import catch_warnings
 
 from tpusim.cli.answers import advise, explain, path
@@ -23,7 +22,7 @@ from tpusim.cli.show import check, chips, fmt, layout, memory, ops, schema
 from tpusim.cli.sweep import sweep
 from tpusim.cli.systolic import systolic
 from tpusim.cli.version import ShowVersion
-from tpusim.errors import TpusimError, printable
+from tpusim.errors import REPORT_IT, FaultError, TpusimError, fault_text, printable
 
 EXIT_REFUSED = 1
 # 128 and the numbers of SIGINT and SIGPIPE, as shells report commands that these ended.
@@ -103,9 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(f"{error.filename or 'output'}: {error.strerror or error}", EXIT_REFUSED)
     except MemoryError as error:
         return _refuse(f"the memory of this machine does not suffice: {error}", EXIT_REFUSED)
+    except FaultError as error:
+        return _refuse(f"{error}\n{REPORT_IT}", EXIT_FAULT)
     # The last net, for what is a fault here and not in what was given.
     except Exception as error:
-        return _refuse(_report_of(error), EXIT_FAULT)
+        return _refuse(f"{fault_text(error)}\n{REPORT_IT}", EXIT_FAULT)
     return 0
 
 
@@ -130,21 +131,6 @@ def _refuse(message: str, code: int) -> int:
         sys.stderr.write(f"tpusim: {printable(message)}\n")
         sys.stderr.flush()
     return code
-
-
-def _report_of(error: Exception) -> str:
-    """Return what to say of an error that nobody expected: its stage, its places, and what to do."""
-    from traceback import extract_tb
-
-    places = [f"{Path(frame.filename).as_posix()}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
-    own = [place.rpartition("/tpusim/")[2] for place in places if "/tpusim/" in place]
-    stage = own[-1].partition("/")[0].removesuffix(".py") if own else "start"
-    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return (
-        f"a fault of tpusim itself in the stage {stage!r}: {what:.500}\n"
-        f"  at {' < '.join(reversed(own[-6:]))}\n"
-        "Please report this with the program and the command: no input should do it."
-    )
 
 
 def _allow(packages: Sequence[str]) -> None:

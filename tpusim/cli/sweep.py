@@ -24,7 +24,7 @@ from tpusim.cli.options import (
     written,
 )
 from tpusim.cli.output import answer, console, write_json
-from tpusim.errors import ConfigError
+from tpusim.errors import ConfigError, FaultError
 
 if TYPE_CHECKING:
     from tpusim.study.study import Study
@@ -71,10 +71,8 @@ examples:
 )
 def sweep(options: Namespace) -> None:
     """Run a study."""
-    from tpusim.report.json.sweep import sweep_page
-    from tpusim.report.terminal.compare import render_search, render_sweep
     from tpusim.report.terminal.progress import CountLine
-    from tpusim.study.table import check_parquet, write_csv, write_parquet
+    from tpusim.study.table import check_parquet
 
     if options.parquet:
         check_parquet()
@@ -85,6 +83,17 @@ def sweep(options: Namespace) -> None:
         rows = _found(study, options) if options.optimise else study.run().rows()
     finally:
         line.close()
+    _tell(study, rows, options)
+    if study.faults:
+        raise FaultError(f"{len(study.faults):,} points ended in {study.faults[0]}")
+
+
+def _tell(study: Study, rows: list[dict[str, Any]], options: Namespace) -> None:
+    """Write the tables that are asked for, and print what the study says."""
+    from tpusim.report.json.sweep import sweep_page
+    from tpusim.report.terminal.compare import render_search, render_sweep
+    from tpusim.study.table import write_csv, write_parquet
+
     if options.csv:
         write_csv(rows, options.csv)
     if options.parquet:

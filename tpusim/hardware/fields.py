@@ -176,6 +176,12 @@ _ANY = _Range("", -math.inf, math.inf, "a number, true, false or a text")
 _RATE = _Range("x bf16", _ABOVE_ZERO, 1024, "a multiple of the bf16 rate, above 0")
 
 
+def check_key(key: Any, where: str) -> None:
+    """Refuse what is no text, which a mapping of a script may have for a key; what it names is for ``field_of``."""
+    if not isinstance(key, str):
+        raise ConfigError(f"{where}: expected a key of the chip such as 'clock_hz', found {key!r:.80}")
+
+
 def field_of(key: str, where: str) -> Field:
     """Return what ``key`` (dotted: ``hbm.efficiency``) may hold; raise ConfigError with the nearest known key."""
     if key in FIELDS:
@@ -262,17 +268,24 @@ def _number(found: re.Match[str]) -> int | float:
 def read_value(key: str, value: Any, before: Any, where: str) -> Any:
     """Return the value of a chip's key, in the key's own type; texts are read, a factor is of what was ``before``.
 
-    Raises ConfigError, which begins with ``where``, with the nearest known key, or with what the key may hold.
+    What a factor comes to is rounded where the key holds whole numbers alone. Raises ConfigError, which begins with
+    ``where``, with the nearest known key, or with what the key may hold.
     """
     field, value = field_of(key, where), parse_value(value)
     if isinstance(value, Factor):
         if isinstance(before, bool) or not isinstance(before, (int, float)):
             raise ConfigError(f"{where}: {key}: expected a value, since the base has {before!r}, found a factor")
-        value = before * value.by
-    # 8.0 arrays are 8: factors and quotients that come out whole are no slips.
+        value = whole_where_due(key, before * value.by)
+    # 8.0 arrays are 8: quotients that come out whole are no slips.
     if field.kind is int and isinstance(value, float) and value.is_integer():
         value = int(value)
     return check_value(field, value, where)
+
+
+def whole_where_due(key: str, value: float) -> float:
+    """Return the nearest whole number where a key of the chip holds only such: of factors, and along ranges."""
+    is_due = key in FIELDS and FIELDS[key].kind is int
+    return round(value) if is_due and math.isfinite(value) else value
 
 
 def check_value(field: Field, value: Any, where: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -28,6 +28,7 @@ from tpusim.hardware.fields import (
     TEXT_KEYS,
     Fact,
     Field,
+    check_key,
     check_value,
     field_of,
     parse_value,
@@ -127,6 +128,8 @@ def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
 def _pairs(overrides: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides: expected keys with values, found {overrides!r:.80}")
+    for key in overrides:
+        check_key(key, "override")
     return overrides
 
 
@@ -144,15 +147,30 @@ def _shipped_chip(name: str) -> Chip:
     return load_chip(name)
 
 
-def changed_figures(chip: Chip, since: Chip | None = None) -> dict[str, Any]:
-    """Return by key the figures of a chip that are not as ``since`` or as shipped; empty if it does not ship."""
-    if chip.name not in chip_names():
-        return {}
-    before = since or _shipped_chip(chip.name)
-    if chip == before:
-        return {}
-    own, other = (dict(_quantities(msgspec.to_builtins(one))) for one in (chip, before))
-    return {key: value for key, value in own.items() if other.get(key) != value}
+def changed_figures(chip: Chip) -> dict[str, Any]:
+    """Return by key the figures of a chip that are not as shipped; empty if it does not ship."""
+    return changed_at(chip, _shipped_chip(chip.name), Chip.__struct_fields__) if chip.name in chip_names() else {}
+
+
+def changed_at(chip: Chip, since: Chip, keys: Iterable[str]) -> dict[str, Any]:
+    """Return by key the figures of a chip, under some keys and in tables that these name, that are not as ``since``.
+
+    Of the chip nothing else is read: under watch that would be what the answer depends on.
+    """
+    pairs = ((key, stated_value(chip, key), stated_value(since, key)) for key in keys)
+    return {key: value for pair in pairs for key, value in _changed(*pair)}
+
+
+def _changed(key: str, own: Any, other: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what is not as another value, with its key: of structs and tables what is in them."""
+    if isinstance(own, dict):
+        for name, value in own.items():
+            yield from _changed(f"{key}.{name}", value, other.get(name) if isinstance(other, dict) else None)
+    elif isinstance(other, msgspec.Struct):
+        for name in other.__struct_fields__:
+            yield from _changed(f"{key}.{name}", getattr(own, name), getattr(other, name))
+    elif own != other:
+        yield key, msgspec.to_builtins(own)
 
 
 def chip_facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None = None) -> list[Fact]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from warnings import warn
@@ -17,7 +16,7 @@ from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.files import parse_json, read_text
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fields import TEXT_KEYS
-from tpusim.hardware.load import changed_figures, chip_names, load_chip, override_chip, resolve_chip_name
+from tpusim.hardware.load import changed_at, changed_figures, chip_names, load_chip, override_chip, resolve_chip_name
 from tpusim.hardware.pod import Topology, default_sizes
 from tpusim.ir.module import Module
 from tpusim.machine.placement import stated_slice
@@ -237,16 +236,8 @@ def _cut_otherwise(program: Program, chip: Chip) -> str:
         return chip.name
     if chip.name not in chip_names():
         return ""
-    keys = set(program.follows_from or _CUT_BY)
-    changed = changed_figures(chip, load_chip(chip.name, program.figures))
-    # What was read may be a table of figures.
-    others = {key: found for key, found in changed.items() if not keys.isdisjoint(_tables_of(key))}
+    others = changed_at(chip, load_chip(chip.name, program.figures), program.follows_from or _CUT_BY)
     return _with_changes(chip.name, others) if others else ""
-
-
-def _tables_of(key: str) -> Iterator[str]:
-    """Yield a key and those of the tables that it stands in."""
-    return accumulate(key.split("."), "{}.{}".format)
 
 
 def _with_changes(name: str, figures: Mapping[str, Any]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.fields import FIELDS, parse_value
+from tpusim.hardware.fields import parse_value, whole_where_due
 from tpusim.limits import DIMENSIONS, POINTS, SEED, shown
 
 Setting = dict[str, Any]
@@ -54,9 +54,9 @@ class Axis:
 def read_axis(name: str, written: Any) -> Axis:
     """Return an axis from what a study says of it.
 
-    A list has its values, or tables of keys that go together (``mxu = [{rows = 128, count = 8}, ...]``). A table is
-    ``{log = [low, high, n]}``, ``{lin = [low, high, n]}``, ``{zip = {key = [...], key = [...]}}`` or
-    ``{sample = "sobol", n = 256, keys = {key = {log = [low, high]}, key = [...]}}``. Raises ConfigError.
+    A list, an array or a ``range`` has its values, or tables of keys that go together (``mxu = [{rows = 128, count =
+    8}, ...]``). A table is ``{log = [low, high, n]}``, ``{lin = [low, high, n]}``, ``{zip = {key = [...], key =
+    [...]}}`` or ``{sample = "sobol", n = 256, keys = {key = {log = [low, high]}, key = [...]}}``. Raises ConfigError.
     """
     if isinstance(written, Mapping):
         forms = written.keys() & set(_FORMS)
@@ -64,7 +64,8 @@ def read_axis(name: str, written: Any) -> Axis:
             hint = did_you_mean(next(iter(written), ""), _FORMS)
             raise ConfigError(f"axis {name}: expected one of {', '.join(_FORMS)}, found {', '.join(written)!r}{hint}")
         return _READERS[forms.pop()](name, written)
-    values = written if isinstance(written, list | tuple) else [written]
+    plain = _plain(written)
+    values = list(plain) if isinstance(plain, Iterable) and not isinstance(plain, str | bytes) else [plain]
     if not values:
         raise ConfigError(f"axis {name}: expected at least one value, found none")
     return Axis(name, tuple(_setting(name, value) for value in values))
@@ -72,8 +73,13 @@ def read_axis(name: str, written: Any) -> Axis:
 
 def _setting(name: str, value: Any) -> Setting:
     if not isinstance(value, Mapping):
-        return {name: parse_value(value)}
-    return {f"{name}.{key}": parse_value(one) for key, one in value.items()}
+        return {name: parse_value(_plain(value))}
+    return {f"{name}.{key}": parse_value(_plain(one)) for key, one in value.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return an array of NumPy as lists, and a number of it as one of Python; all else as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _range_axis(name: str, written: Mapping[str, Any]) -> Axis:
@@ -101,11 +107,6 @@ def _is_real(value: Any) -> bool:
     """Return whether a value is a number that a float can hold."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and abs(value) <= sys.float_info.max
-
-
-def whole_where_due(key: str, value: float) -> float:
-    """Return the nearest whole number where a key of the chip holds only such."""
-    return round(value) if key in FIELDS and FIELDS[key].kind is int else value
 
 
 def _zip_axis(name: str, written: Mapping[str, Any]) -> Axis:

@@ -77,6 +77,8 @@ class _Borrowed(Executor):
 
 def borrower(executor: Executor, jobs: int | None) -> Callable[[], Opened]:
     """Return a function that opens a caller's executor, for as many batches at once as it says that it has workers."""
+    if not hasattr(executor, "submit"):
+        raise ConfigError(f"study: expected an executor of concurrent.futures, or its name, found {executor!r:.80}")
     count = jobs or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
     return lambda: (_Borrowed(executor), count)
 

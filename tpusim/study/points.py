@@ -107,7 +107,8 @@ def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> 
             yield Point(program, None, dict.fromkeys(spec.keys, "") | setting | bases | variables, fault=str(base))
             continue
         columns, chip = _machine(spec, base, {k: v for k, v in setting.items() if k not in bases | variables})
-        bases |= {"chip": base.name, "schedule": resolved_schedule(module, bases["schedule"])}
+        chip_name = spec.chip_names.get(bases["chip"], base.name)
+        bases |= {"chip": chip_name, "schedule": resolved_schedule(module, bases["schedule"])}
         # A column for what only other programs have, too.
         columns = dict.fromkeys(spec.keys) | bases | variables | columns
         yield Point(program, chip, columns, spec.settings)

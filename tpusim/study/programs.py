@@ -7,9 +7,10 @@ import glob
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from itertools import product
@@ -21,6 +22,7 @@ from tpusim.files import utf8_text
 from tpusim.hardware.fields import parse_value
 from tpusim.ir.module import Module
 from tpusim.pipeline.modules import print_module
+from tpusim.study.names import Named, names_apart
 from tpusim.text.reader import read_content
 
 Source = str | Path | Module | Callable[..., Module]
@@ -36,13 +38,16 @@ _PARTS = re.compile(r"(\{\w+\}|\*+/?|\?|\[!?\]?[^]/]*\])")
 class ProgramText:
     """A program as it travels to a worker: the name of its file and its bytes.
 
-    ``name`` is what tables call it; ``variables`` are what its pattern told of it, such as a batch size.
+    ``name`` is what tables call it, which no other one of a study is called but for variants under a name that the
+    caller gave; ``variables`` are what its pattern told of it, such as a batch size, and ``family`` is what it has in
+    common with its variants: its path without them.
     """
 
     name: str
     path: str
     content: bytes = field(repr=False)
     variables: tuple[tuple[str, Any], ...] = ()
+    family: str = ""
 
     @cached_property
     def digest(self) -> str:
@@ -62,14 +67,14 @@ def find_programs(
 ) -> list[ProgramText]:
     """Return the programs of a study, in order, each file once; of a mapping under the names in it.
 
+    A file is called by its name, and where several have one by as much of its path as tells it from the others.
+
     A part of a pattern in braces (``bert_b{batch}.v6e.hlo.txt.gz``) stands for any text without dot, underscore and
     slash, and is a variable of the program; one between two dots may have underscores (``bert.{slice}.hlo.txt``). A
     function is called with each combination of the ``values`` of axes that it has parameters for. Patterns start from
     ``folder``. Raises ConfigError where nothing is found.
     """
-    if isinstance(sources, str | Path | Module) or callable(sources):
-        sources = [sources]
-    named = sources.items() if isinstance(sources, Mapping) else [("", source) for source in sources]
+    named = _by_name(sources)
     found: list[ProgramText] = []
     for name, source in named:
         if isinstance(source, Module):
@@ -80,13 +85,46 @@ def find_programs(
             found.extend(_of_pattern(name, str(source), folder))
     if not found:
         raise ConfigError("study: expected at least one program, found none")
-    return list({(one.path, one.variables): one for one in found}.values())
+    # Modules may differ that name one file.
+    return _named({(os.path.abspath(one.path), one.variables, one.digest): one for one in found}.values())
+
+
+def _by_name(sources: Any) -> Iterable[tuple[str, Source]]:
+    """Return sources with the names that the caller gives them, else without; refuse what is none."""
+    if isinstance(sources, str | Path | Module) or callable(sources):
+        sources = [sources]
+    if not isinstance(sources, Iterable):
+        raise ConfigError(f"programs: expected patterns of file names, modules or functions, found {sources!r:.80}")
+    named = list(sources.items() if isinstance(sources, Mapping) else (("", source) for source in sources))
+    for name, one in named:
+        if not isinstance(name, str):
+            raise ConfigError(f"programs: expected a text as the name of a program, found {name!r:.80}")
+        if not (isinstance(one, str | Path | Module) or callable(one)):
+            raise ConfigError(f"programs: expected a pattern of file names, a module or a function, found {one!r:.80}")
+    return named
+
+
+def _named(programs: Iterable[ProgramText]) -> list[ProgramText]:
+    """Return programs under names that tell them apart, with their variables where the caller has given the name."""
+    places: list[Named] = []
+    for one in programs:
+        is_of_file = one.name == utf8_text(Path(one.path).name)
+        places.append((one.name, utf8_text(os.path.abspath(one.path) if is_of_file else one.family)))
+    names, found, counts = names_apart(places), list[ProgramText](), Counter[tuple[str, Any]]()
+    for one, place in zip(programs, places, strict=True):
+        counts[names[place], one.variables] += 1
+        # What has neither another place nor other variables: modules by hand, functions without a name.
+        count = counts[names[place], one.variables]
+        number = f" #{count}" if count > 1 else ""
+        found.append(replace(one, name=names[place] + number, family=one.family + number))
+    return found
 
 
 def _of_module(name: str, module: Module, variables: tuple[tuple[str, Any], ...]) -> ProgramText:
+    name = utf8_text(name)
     told = "".join(f" {key}={value}" for key, value in variables)
     path = module.source.name if module.source else f"{name}{told}"
-    return ProgramText(name, path, print_module(module).encode(), variables)
+    return ProgramText(name, path, print_module(module).encode(), variables, name if variables else path)
 
 
 def _made(name: str, make: Callable[..., Module], values: Mapping[str, Sequence[Any]]) -> list[ProgramText]:
@@ -114,26 +152,28 @@ def _of_pattern(name: str, pattern: str, folder: Path) -> list[ProgramText]:
     # Unlike the method of paths it leaves the home of a user that is not there as it is.
     stated = Path(os.path.expanduser(pattern))
     # What a file is called, and its folder, is no pattern, whatever letters they have.
-    if os.path.isfile(folder / stated):
-        matches, paths = [(str(folder / stated), dict[str, str]())], list[str]()
-    else:
-        parts, paths = _parts(str(stated)), _found(str(stated), folder)
-        fitting = ((path, _variables(parts, path)) for path in paths)
-        matches = [(str(folder / path), variables) for path, variables in fitting if variables is not None]
-    if not matches:
+    is_file = os.path.isfile(folder / stated)
+    parts = [_Part(text=str(stated))] if is_file else _parts(str(stated))
+    paths = [str(stated)] if is_file else _found(str(stated), folder)
+    fitting = {path: texts for path in paths if (texts := _cut(parts, path)) is not None}
+    if not fitting:
         rule = "a variable is text without '.', '/' and, unless it stands between dots, '_'"
         near = f"; {paths[0]!r} does not match: {rule}" if paths else ""
         where = "" if stated.is_absolute() else f" in {folder.resolve()}"
         raise ConfigError(f"study: expected programs by the pattern {pattern!r}, found none{where}{near}")
-    return [
-        ProgramText(
-            name or utf8_text(Path(path).name),
-            path,
-            read_content(path)[1],
-            tuple((key, parse_value(utf8_text(value))) for key, value in found.items()),
-        )
-        for path, found in matches
-    ]
+    return [_of_file(name, folder / path, parts, texts, folder) for path, texts in fitting.items()]
+
+
+def _of_file(name: str, path: Path, parts: Sequence[_Part], texts: Sequence[str], folder: Path) -> ProgramText:
+    """Return the program of a file whose path has a text for each part of a pattern."""
+    pairs = list(zip(parts, texts, strict=True))
+    return ProgramText(
+        utf8_text(name or path.name),
+        str(path),
+        read_content(path)[1],
+        tuple((part.variable, parse_value(utf8_text(text))) for part, text in pairs if part.variable),
+        os.path.abspath(folder / "".join(f"{{{part.variable}}}" if part.variable else text for part, text in pairs)),
+    )
 
 
 def _found(pattern: str, folder: Path) -> list[str]:
@@ -204,19 +244,18 @@ def _part(text: str, is_between_dots: bool) -> _Part:
     return _Part(fits=lambda character: bool(fits(character)), is_one=True)
 
 
-def _variables(parts: Sequence[_Part], path: str) -> dict[str, str] | None:
-    """Return the variables of a path by a pattern, each part as long as can be; None if the path is none of its."""
+def _cut(parts: Sequence[_Part], path: str) -> list[str] | None:
+    """Return the texts of a path by the parts of a pattern, each as long as can be; None if it is none of its."""
     # From the end, and each part once: stars tried one in the other would take the power of their number.
     rest_fits = [False] * len(path) + [True]
     found = list[list[int]]()
     for part in reversed(parts):
         found.append(part.ends(path, rest_fits))
         rest_fits = [end >= 0 for end in found[-1]]
-    at, variables = 0, dict[str, str]()
-    for part, ends in zip(parts, reversed(found), strict=True):
+    at, texts = 0, list[str]()
+    for ends in reversed(found):
         if ends[at] < 0:
             return None
-        if part.variable:
-            variables[part.variable] = path[at : ends[at]]
+        texts.append(path[at : ends[at]])
         at = ends[at]
-    return variables if at == len(path) else None
+    return texts if at == len(path) else None

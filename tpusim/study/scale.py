@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +22,7 @@ from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import read_program, simulate
 from tpusim.report.shown import Shown
 from tpusim.report.tables import Printer
+from tpusim.study.names import chip_names
 from tpusim.study.programs import ProgramText, Source, find_programs
 
 _COUNTED = "batch"
@@ -57,8 +59,8 @@ def scale(
     values: Mapping[str, Sequence[Any]] | None = None,
     *,
     items: str = "",
-    chips: Sequence[str] = (),
-    topologies: Sequence[str] = (),
+    chips: Sequence[str | Path] | str | Path = (),
+    topologies: Sequence[str | Topology] | str | Topology = (),
     schedule: str = "",
     default_trip_count: int = DEFAULT_TRIPS,
     price: float | None = None,
@@ -70,17 +72,22 @@ def scale(
     that makes a module of the ``values`` of its parameters, such as one that calls ``tpusim.jax.compile_for``.
     Sizes of which it makes none, since they do not fit, say, are ``refused`` with the reason.
 
-    ``items`` names what a run makes, a variable or a product of some (``batch*seq``); by default ``batch``, where there
-    is one. ``price`` is that of an hour of a chip, ``default_trip_count`` as for ``simulate``. Raises ConfigError where
-    no program or variable is found.
+    ``chips`` and ``topologies`` are one or several. ``items`` names what a run makes, a variable or a product of some
+    (``batch*seq``); by default ``batch``, where there is one. ``price`` is that of an hour of a chip,
+    ``default_trip_count`` as for ``simulate``. Raises ConfigError where no program or variable is found.
     """
+    if not isinstance(items, str):
+        raise ConfigError(f"items: expected a variable or a product of some, found {items!r:.80}")
     found, refused = _made(programs, {} if values is None else _listed(values))
-    runs = [_Run(*run, schedule, default_trip_count) for run in product(found, chips or ("",), topologies or ("",))]
+    chips = _texts("chips", "names of chips or of .toml files", chips, Path)
+    topologies = _texts("topologies", "slices such as 'v5e:2x4'", topologies, Topology)
+    runs = [_Run(*run, schedule, default_trip_count) for run in product(found, chips or [""], topologies or [""])]
+    names = chip_names(chips)
     rows = []
     for number, run in enumerate(runs):
         if progress is not None:
             progress(number, len(runs))
-        rows.append((_row(run, items, price), run))
+        rows.append((_row(run, names.get(run.chip, ""), items, price), run))
     rows.sort(key=lambda made: _place(made[0]))
     compared = {one.base for one in efficiencies([row for row, _ in rows]) if one}
     # A base that could be faster makes all others look better than they are.
@@ -149,6 +156,15 @@ def _made(
     return found, refused
 
 
+def _texts(name: str, expected: str, given: Any, kind: type) -> list[str]:
+    """Return one or several texts or things of a kind, given under a name, as texts; refuse anything else."""
+    is_several = isinstance(given, Iterable) and not isinstance(given, str)
+    found = list(given) if is_several else [given]
+    if not all(isinstance(one, str | kind) for one in found):
+        raise ConfigError(f"{name}: expected {expected}, found {given!r:.80}")
+    return list(map(str, found))
+
+
 def _listed(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Return values by the name of a parameter, each list whole; refuse what is none, or has none."""
     if not isinstance(values, Mapping):
@@ -162,13 +178,15 @@ def _listed(values: Mapping[str, Any]) -> dict[str, list[Any]]:
     return listed
 
 
-def _row(run: _Run, items: str, price: float | None) -> ScaleRow:
+def _row(run: _Run, chip: str, items: str, price: float | None) -> ScaleRow:
+    """Return the row of a run on a chip by its name in the table, where one is stated."""
     result = run.result()
     last = result.timeline.device
     # A program spreads over a larger slice by copies of itself, each of which makes as many items.
     copies = result.pod.device_count // result.program.devices_needed
     row = scale_row(
         result.summary,
+        chip or result.chip.name,
         run.topology or "x".join(map(str, result.pod.sizes)),
         result.pod.device_count,
         variables=dict(run.program.variables),

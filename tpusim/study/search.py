@@ -7,7 +7,8 @@ from statistics import geometric_mean
 from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.study.axes import Axis, Setting, whole_where_due
+from tpusim.hardware.fields import whole_where_due
+from tpusim.study.axes import Axis, Setting
 from tpusim.study.points import Point, base_digests, is_allowed, merged, points_at
 from tpusim.study.programs import digest
 from tpusim.study.spec import Spec

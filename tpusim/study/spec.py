@@ -8,18 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.files import read_toml
-from tpusim.hardware.fields import FIELDS, TEXT_KEYS, WORKED_OUT, field_of
-from tpusim.ir.module import Module
+from tpusim.hardware.chip import Chip
+from tpusim.hardware.fields import FIELDS, TEXT_KEYS, WORKED_OUT, check_key, field_of
 from tpusim.limits import COUNT, check_count
 from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.schedules import check_schedule
 from tpusim.study.axes import Axis, read_axis
 from tpusim.study.expressions import Expression
+from tpusim.study.names import chip_names
 from tpusim.study.programs import ProgramText, find_programs
 
 BASES = {"chip": "base", "topology": "topology", "schedule": "schedule"}
@@ -89,6 +91,17 @@ class Spec:
         """What patterns tell of programs, and functions are given."""
         return {key: None for program in self.programs for key, _ in program.variables}
 
+    @cached_property
+    def chip_names(self) -> dict[str, str]:
+        """By how the axes state them what tables call the chips."""
+        stated = (str(one["chip"]) for axis in self.axes for one in axis.settings if one.get("chip"))
+        return chip_names(dict.fromkeys(stated))
+
+    @cached_property
+    def families(self) -> dict[str, str]:
+        """By the names of programs what each has in common with its variants."""
+        return {program.name: program.family or program.name for program in self.programs}
+
 
 def read_spec(path: str | Path) -> Spec:
     """Return the study that a TOML file describes; patterns of programs and files of chips start from its folder."""
@@ -107,8 +120,12 @@ def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "stu
     """
     for key in table:
         if key not in _KEYS:
-            raise ConfigError(f"{where}: unknown key {key!r}{did_you_mean(key, _KEYS)}")
-    axes = [_from_folder(read_axis(name, values), folder) for name, values in _written_axes(table, where).items()]
+            raise ConfigError(f"{where}: unknown key {key!r}{did_you_mean(str(key), _KEYS)}")
+    for key in (*table_of(table, "axes", where), *table_of(table, "derive", where)):
+        check_key(key, where)
+    axes = [
+        _from_folder(read_axis(name, values), folder, where) for name, values in _written_axes(table, where).items()
+    ]
     programs = _programs(table.get("programs", ()), axes, folder)
     variables = {key for program in programs for key, _ in program.variables}
     for axis in axes:
@@ -152,10 +169,12 @@ def _written_axes(table: Mapping[str, Any], where: str) -> dict[str, Any]:
     return written
 
 
-def _from_folder(axis: Axis, folder: Path) -> Axis:
+def _from_folder(axis: Axis, folder: Path, where: str) -> Axis:
     """Return an axis whose files of chips are those of a folder, where it has them."""
     if "chip" not in axis.keys:
         return axis
+    for one in axis.settings:
+        _check_chip(one.get("chip", ""), where)
     settings = tuple(
         one | {"chip": _beside(str(one["chip"]), folder)} if "chip" in one else one for one in axis.settings
     )
@@ -185,8 +204,6 @@ def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
 
 def _programs(sources: Any, axes: Sequence[Axis], folder: Path) -> list[ProgramText]:
     """Return the programs of which the axes want some variant, where they name variants."""
-    if not isinstance(sources, Iterable | Path | Module) and not callable(sources):
-        raise ConfigError(f"programs: expected patterns of file names, found {sources!r}")
     values = {axis.name: [setting.get(axis.name) for setting in axis.settings] for axis in axes}
     return find_programs(sources, values, folder)
 
@@ -199,6 +216,13 @@ def _check_variables(variables: Iterable[str], where: str) -> None:
         if name in COLUMNS or is_figure or name == "schedule":
             what = "a key of the chip" if is_figure else "a column of the table"
             raise ConfigError(f"{where}: programs: expected another name than {{{name}}}, which is {what}")
+
+
+def _check_chip(chip: Any, where: str) -> None:
+    """Refuse a chip that is none by name; a pattern may tell a number of it."""
+    if not isinstance(chip, str | PathLike | int | float):
+        what = "a chip itself" if isinstance(chip, Chip) else f"{chip!r:.80}"
+        raise ConfigError(f"{where}: chip: expected the name of a chip or of a .toml file, found {what}")
 
 
 def _check_key(key: str, variables: set[str], where: str) -> None:

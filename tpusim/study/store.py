@@ -77,13 +77,13 @@ class Store:
         self._rows.close()
 
     def found(self, keys: Iterable[str]) -> dict[str, Outcome]:
-        """Return the outcomes that are there, by key; errors are left out, as the next run may fare better."""
+        """Return the outcomes that are there, by key; errors and faults are left out: the next run may fare better."""
         rows = (
             (key, self._rows.execute("SELECT outcome FROM outcomes WHERE key = ?", [key]).fetchone()) for key in keys
         )
         with self._damage_told():
             known = {key: msgspec.json.decode(row[0], type=Outcome) for key, row in rows if row}
-        return {key: outcome for key, outcome in known.items() if outcome.status != "error"}
+        return {key: outcome for key, outcome in known.items() if outcome.status not in ("error", "fault")}
 
     @contextmanager
     def _damage_told(self) -> Iterator[None]:

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tpusim.errors import ConfigError
+from tpusim.limits import PROCESSES, check_count
 from tpusim.study import effects
 from tpusim.study.execution import Execution
 from tpusim.study.executors import borrower, opener
@@ -51,7 +53,11 @@ class Study:
         elif isinstance(source, str | Path):
             self.spec = read_spec(source)
         else:
+            if not isinstance(source, Mapping | None):
+                raise ConfigError(f"study: expected a file or what it would say, found {source!r:.80}")
             self.spec = make_spec({**(source or {}), **table}, Path(folder))
+        if jobs is not None:
+            check_count("jobs", jobs, PROCESSES)
         self._open = opener(executor, jobs) if isinstance(executor, str) else borrower(executor, jobs)
         self.folder = Path(store) if store is not None else None
         self._store = Store(self.folder)
@@ -96,6 +102,11 @@ class Study:
         Execution(self._open, record, reuse=self._reuse).run(p for p in missing.values() if not p.fault)
         return [self._outcomes[keys[id(point)]] for point in points]
 
+    @property
+    def faults(self) -> list[str]:
+        """What is to be said of each point so far that ended in a fault of tpusim itself."""
+        return [outcome.message for outcome in self._outcomes.values() if outcome.status == "fault"]
+
     def close(self) -> None:
         """Close the store."""
         self._store.close()
@@ -117,12 +128,12 @@ class Study:
 
     def effects(self, figure: str = "time_us") -> list[effects.Effect]:
         """Return what each axis does to a figure, as shares of it, at the axis's least and greatest value."""
-        return effects.effects(self.rows(), self.spec.axes, figure)
+        return effects.effects(self.rows(), self.spec, figure)
 
     def effect_table(self) -> list[Row]:
         """Return the effects of all axes on time and energy, in percent, as ``tpusim plot sensitivity`` takes them."""
-        return effects.effect_table(self.rows(), self.spec.axes, FIGURES)
+        return effects.effect_table(self.rows(), self.spec, FIGURES)
 
     def unmoved(self) -> list[str]:
         """Return a sentence for each axis along which nothing changed."""
-        return effects.unmoved(self.rows(), self.spec.axes, FIGURES)
+        return effects.unmoved(self.rows(), self.spec, FIGURES)

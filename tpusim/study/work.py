@@ -18,7 +18,7 @@ from msgspec import structs
 from tpusim.analysis.energy.run import action_counts, run_energy
 from tpusim.analysis.utilisation import op_activities, utilisation
 from tpusim.cost.models.registry import allow_plugin
-from tpusim.errors import CapacityError, TpusimError
+from tpusim.errors import CapacityError, TpusimError, fault_text
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.limits import COLLECTED_OBJECTS
@@ -28,13 +28,15 @@ from tpusim.program.module import Program
 from tpusim.study.programs import ProgramText
 from tpusim.study.spec import RunSettings
 
-Status = Literal["ok", "does not fit", "error"]
+Status = Literal["ok", "does not fit", "error", "fault"]
 
 _KEPT_PROGRAMS = 8
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a run came to. ``message`` is the first line of why it has no time, ``counts`` are those of ``Result``.
+
+    An ``error`` is one of what was given, a ``fault`` one of tpusim itself.
 
     Energy and mean power are those of one of the ``devices``, ``all_devices_energy_j`` and the cost those of all.
     """
@@ -90,9 +92,12 @@ def _outcome(program: ProgramText, job: Job, reuse: Reusing) -> Outcome:
         return Outcome(status="does not fit", message=_first_line(error))
     except TpusimError as error:
         return Outcome(status="error", message=_first_line(error))
+    # Of this machine, as the command line has it.
+    except (OSError, MemoryError) as error:
+        return Outcome(status="error", message=f"{type(error).__name__}: {_first_line(error)}")
     # A fault of ours at one point is told of there, and costs no other one its time.
     except Exception as error:
-        return Outcome(status="error", message=f"{type(error).__name__}: {_first_line(error)}")
+        return Outcome(status="fault", message=" ".join(fault_text(error, then="; ").split()))
 
 
 def _first_line(error: Exception) -> str:

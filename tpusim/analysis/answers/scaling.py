@@ -49,7 +49,8 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     ``bound_by`` is what most of the time went to, ``bound_share`` of 1: why a larger slice gains no more. ``flops`` are
     those of all devices. Of the time of the device that ended last ``exposed_ps`` are communication beside which its
     core did nothing, in the collectives ``exposed``, and ``waiting_ps`` waits for hosts, copies and late devices.
-    ``provenance`` says for which chip the program was compiled, which need not be the one that it ran on. On a slice of
+    ``chip`` tells it from the other chips of the family, ``chip_name`` is what it calls itself. ``provenance`` says for
+    which chip the program was compiled, which need not be the one that it ran on. On a slice of
     more devices than it is for, ``copies`` of it run side by side, which exchange nothing. ``order`` is one of its
     mesh's devices in which it is faster, where some were tried; ``is_order_open`` as in ``PodUse``.
     """
@@ -79,6 +80,7 @@ class ScaleRow(msgspec.Struct, frozen=True, kw_only=True):
     copies: int = 1
     order: DeviceOrder | None = None
     is_order_open: bool = False
+    chip_name: str = ""
 
     @property
     def compute_ps(self) -> int:
@@ -129,6 +131,7 @@ class Largest(msgspec.Struct, frozen=True, kw_only=True):
 
 def scale_row(
     summary: Summary,
+    chip: str,
     topology: str,
     devices: int,
     *,
@@ -140,11 +143,12 @@ def scale_row(
     exposed: tuple[Exposed, ...],
     copies: int = 1,
 ) -> ScaleRow:
-    """Return the row of a run, of which ``use`` is what the device that ended last did."""
+    """Return the row of a run on a ``chip`` so called, of which ``use`` is what the device that ended last did."""
     bound_ps = summary.utilisation.bound_ps
     return ScaleRow(
         program=summary.program,
-        chip=summary.chip,
+        chip=chip,
+        chip_name=summary.chip,
         topology=topology,
         devices=devices,
         variables=dict(variables),

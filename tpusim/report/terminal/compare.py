@@ -129,7 +129,7 @@ def render_sweep(
     words = ", ".join(f"{count:,} {status}" for status, count in counts.items())
     beyond = f" ({excluded:,} more excluded by constraints)" if excluded else ""
     console.print(f"\n{len(rows):,} points (simulated): {words}{beyond}")
-    messages = list(dict.fromkeys(row["message"] for row in rows if row["status"] == "error"))
+    messages = list(dict.fromkeys(row["message"] for row in rows if row["status"] in ("error", "fault")))
     for message in messages[:_SHOWN_MESSAGES]:
         console.print(f"error: {escape(message)}")
     if len(messages) > _SHOWN_MESSAGES:

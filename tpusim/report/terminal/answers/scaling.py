@@ -90,7 +90,9 @@ def _print_notes(rows: Sequence[ScaleRow], console: Printer) -> None:
     if open_orders:
         where = f"on {', '.join(open_orders)} the programs state no order of their meshes' devices"
         console.print(f"\n{where}; {OPEN_ORDER}", soft_wrap=True)
-    for program, text in dict.fromkeys((row.program, provenance_text(row.provenance, row.chip)) for row in rows):
+    for program, text in dict.fromkeys(
+        (row.program, provenance_text(row.provenance, row.chip_name or row.chip)) for row in rows
+    ):
         if text:
             console.print(f"\n[yellow]compiled[/yellow]  {escape(program)} {escape(text)}", soft_wrap=True)
     print_caveats(console, *((row.estimates, row.warnings) for row in rows))

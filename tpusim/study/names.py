@@ -1,0 +1,53 @@
+"""What tables call things that come from files: by their names, and where several have one by where each is from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import PurePath
+
+from tpusim.errors import ConfigError
+from tpusim.files import utf8_text
+from tpusim.hardware.load import load_chip
+
+Named = tuple[str, str]
+"""A name, and the path of what it names."""
+
+
+def names_apart(named: Iterable[Named]) -> dict[Named, str]:
+    """Return what each of some things is called: by its name where no other one has it, so that all differ.
+
+    Of those of one name each has beside it the end of its path that no other one's path has, as short as can be. A
+    name that is the last part of the path is a part of that end.
+    """
+    found = dict.fromkeys(named, "")
+    sharing: dict[str, list[tuple[str, ...]]] = {}
+    for name, path in found:
+        sharing.setdefault(name, []).append(PurePath(path).parts)
+    for name, path in found:
+        end = _end(PurePath(path), sharing[name]) if len(sharing[name]) > 1 else name
+        found[name, path] = end if PurePath(end).name == name else f"{name} ({end})"
+    return found
+
+
+def _end(path: PurePath, paths: Iterable[tuple[str, ...]]) -> str:
+    """Return the shortest end of a path that is the end of no other one."""
+    parts = path.parts
+    others = [other for other in paths if other != parts]
+    counts = (count for count in range(1, len(parts)) if all(other[-count:] != parts[-count:] for other in others))
+    return PurePath(*parts[-next(counts, len(parts)) :]).as_posix()
+
+
+def chip_names(stated: Iterable[str]) -> dict[str, str]:
+    """Return what each of some chips is called, by how it is stated; nothing of what is no chip.
+
+    A file that somebody has copied from a shipped one may say that chip's name.
+    """
+    found = dict[str, Named]()
+    for text in stated:
+        with suppress(ConfigError):
+            name = load_chip(text).name
+            found[text] = name, utf8_text(os.path.abspath(text)) if text.endswith(".toml") or "/" in text else name
+    names = names_apart(found.values())
+    return {text: names[named] for text, named in found.items()}
