@@ -252,9 +252,11 @@ class Draft:
             operands = [at[name] for name in instruction.operands]
             # Names are unique in a computation only; here in all of the module.
             name = self.fresh(instruction.name)
-            node = Node(
-                name, instruction.opcode, instruction.shape, operands, instruction.attributes, instruction.immediate
-            )
+            attributes = instruction.attributes
+            if instruction.opcode == "broadcast":
+                # Of a scalar a text need not say that it has none.
+                attributes = {"dimensions": ()} | attributes
+            node = Node(name, instruction.opcode, instruction.shape, operands, attributes, instruction.immediate)
             at[instruction.name] = node
             if node.opcode in CONTROL_FLOW:
                 callers.append((graph, node))

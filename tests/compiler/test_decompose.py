@@ -965,3 +965,15 @@ def test_groups_of_features_may_have_no_window():
     """)
     inputs = normal(3, 4), normal(2, 10)
     assert close(values(made, *inputs), values(module, *inputs), "convolution")
+
+
+def test_a_scalar_is_broadcast_with_dimensions_or_without():
+    """Where a product asks what its operand repeats: the text need not say that a scalar has no dimensions."""
+    text = """
+    x = f32[4,8,16] parameter(0)
+    two = f32[] constant(2)
+    w = f32[4,16,32] broadcast(two)
+    ROOT y = f32[4,8,32] dot(x, w), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+      rhs_contracting_dims={1}
+    """
+    assert opcodes(decomposed(text)[1]) == opcodes(decomposed(text.replace("(two)", "(two), dimensions={}"))[1])

@@ -68,7 +68,7 @@ def test_what_is_apart_or_cut_off_stays(window, columns):
 CHAINS = {
     "one": "ROOT y = bf16[2,9,33,8] convolution(x, k), WINDOW",
     "two": """c = bf16[2,9,33,8] convolution(x, k), WINDOW
-  zero = bf16[] constant(0)  zeros = bf16[2,9,33,8] broadcast(zero), dimensions={}
+  zero = bf16[] constant(0)  zeros = bf16[2,9,33,8] broadcast(zero)
   r = bf16[2,9,33,8] maximum(c, zeros)
   ROOT y = bf16[2,9,33,8] convolution(r, k), WINDOW""",
     "of both": """c = bf16[2,9,33,8] convolution(x, k), WINDOW
