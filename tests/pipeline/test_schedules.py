@@ -87,6 +87,15 @@ def test_a_lowered_program_keeps_its_schedule():
         tpusim.simulate(program, schedule="compiled")
 
 
+@pytest.mark.parametrize("run", [tpusim.simulate, tpusim.lower, tpusim.advise])
+def test_a_lowered_program_keeps_its_trips(run):
+    """Its loops have theirs: another number would be ignored; the number that is taken without one says nothing."""
+    program = tpusim.lower(MLP)
+    with pytest.raises(tpusim.ConfigError, match=r"default_trip_count: expected none, .* is lowered already.*found 5"):
+        run(program, default_trip_count=5)
+    run(program, default_trip_count=1)
+
+
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [("retiled", "for v5e, its tiles chosen anew by tpusim for v6e"), ("compiled", "by tpusim for v6e")],

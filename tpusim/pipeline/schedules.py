@@ -13,6 +13,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Module
 from tpusim.limits import RANK
+from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance
 from tpusim.semantics.verify.module import verify_module
@@ -32,9 +33,14 @@ def check_schedule(schedule: Any) -> None:
         raise ConfigError(f"schedule: expected one of {', '.join(SCHEDULES)}, found {schedule!r:.80}{hint}")
 
 
-def check_lowered(program: Program, schedule: str) -> None:
-    """Refuse another schedule than the one that a lowered program has."""
+def check_lowered(program: Program, schedule: str, default_trip_count: int) -> None:
+    """Refuse what a lowered program no longer takes: another schedule than it has, and trips of loops without any."""
     check_schedule(schedule)
+    if default_trip_count != DEFAULT_TRIPS:
+        raise ConfigError(
+            f"default_trip_count: expected none, since {program.name} is lowered already and its loops have their "
+            f"trips, found {default_trip_count}: give it when the program is lowered (tpusim lower)"
+        )
     if schedule not in ("", "given"):
         raise ConfigError(f"schedule: expected given, since {program.name} is lowered already, found {schedule!r}")
 

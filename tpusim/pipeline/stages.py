@@ -381,7 +381,7 @@ def _lowered(
         check_compiler(loaded, loaded.provenance)
         machine = choose_chip(loaded, loaded.provenance, chip=chip, topology=slice_, overrides=overrides)
         check_models(machine)
-        check_lowered(loaded, schedule)
+        check_lowered(loaded, schedule, default_trip_count)
         lowered = on_slice(for_chip(loaded, machine), machine, slice_)
         verify_blocks(lowered, machine.vmem.capacity_bytes)
         verify_products(lowered, machine.mxu.rows * machine.mxu.columns)
