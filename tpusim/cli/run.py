@@ -276,7 +276,7 @@ def execute(options: Namespace) -> None:
 )
 def diff(options: Namespace) -> None:
     """Compare two runs."""
-    from tpusim.pipeline.stages import diff
+    from tpusim.pipeline.stages import diff, load
     from tpusim.report.json.run import comparison_page
     from tpusim.report.terminal.compare import render_comparison
 
@@ -291,5 +291,7 @@ def diff(options: Namespace) -> None:
         )
     wanted: dict[str, Any] = dict(zip(("schedule", "other_schedule"), schedules, strict=False))
     wanted |= {"other_overrides": replaced, "allow_overflow": options.allow_overflow, **trips(options)}
-    found = diff(options.before, options.after or options.before, *chips, **wanted)
+    # Standard input is there once, for both runs of one program.
+    before = load(options.before) if options.before == "-" and options.after is None else options.before
+    found = diff(before, before if options.after is None else options.after, *chips, **wanted)
     answer(options, comparison_page, render_comparison, found)
