@@ -41,7 +41,7 @@ from tpusim.pipeline.reuse import Noting, Reusing, no_reuse
 from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.module import Program
-from tpusim.program.provenance import Provenance
+from tpusim.program.provenance import Provenance, Schedule
 from tpusim.program.stored import decode_program, load_program
 from tpusim.program.verify import run_warnings, verify_blocks, verify_once, verify_products
 from tpusim.semantics.verify.module import problems, verify_module
@@ -395,7 +395,7 @@ def _lowered(
     check_models(machine)
     rest = used, slice_, default_trip_count
     scheduled = reuse("schedule", loaded, rest, machine, lambda chip: _scheduled(loaded, made_by, chip, *rest))
-    lowered = reuse("lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, default_trip_count))
+    lowered = reuse("lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, used, default_trip_count))
     if missing := tuple(host_warnings(loaded, scheduled[0])):
         lowered = structs.replace(lowered, warnings=lowered.warnings + missing)
     return Prepared(on_slice(lowered, machine, slice_), machine, slice_, scheduled[0], used)
@@ -419,9 +419,10 @@ def _scheduled(
     return with_schedule(named, made_by, chip, schedule, price)
 
 
-def _lower(module: Module, made_by: Provenance, chip: Chip, trips: int) -> Program:
+def _lower(module: Module, made_by: Provenance, chip: Chip, schedule: Schedule, trips: int) -> Program:
     """Return the lowered program of a scheduled module, with what made it."""
-    return structs.replace(lower_module(verify_module(module), chip, trips), provenance=made_by)
+    lowered = lower_module(verify_module(module), chip, trips)
+    return structs.replace(lowered, provenance=made_by, whose_schedule=schedule)
 
 
 def load_any(program: Module | Program | str | Path) -> Module | Program:
