@@ -18,6 +18,7 @@ from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, 
 from tpusim.analysis.memory import MemoryReport, memory_report, memory_use
 from tpusim.cost.models.choice import check_models
 from tpusim.errors import ConfigError, UnsupportedError
+from tpusim.files import shown_name
 from tpusim.frontends.read import hlo_text
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, as_topology
@@ -379,7 +380,8 @@ def _lowered(
     if isinstance(loaded, Program):
         verify_once(loaded)
         check_compiler(loaded, loaded.provenance)
-        machine = choose_chip(loaded, loaded.provenance, chip=chip, topology=slice_, overrides=overrides)
+        file = shown_name(program) if isinstance(program, str | Path) else ""
+        machine = choose_chip(loaded, loaded.provenance, chip=chip, topology=slice_, overrides=overrides, file=file)
         check_models(machine)
         check_lowered(loaded, schedule, default_trip_count)
         lowered = on_slice(for_chip(loaded, machine), machine, slice_)
