@@ -79,6 +79,8 @@ def test_modules_and_runs_may_be_held_weakly(module: tpusim.Module) -> None:
         (lambda path: tpusim.scale(path, {"b": "12"}), "values: expected a list with a value of 'b' .*, found '12'"),
         (lambda path: tpusim.scale(path, ["b"]), r"values: expected lists of values .*, found \['b'\]"),
         (lambda path: tpusim.compile(tpusim.lower(path)), "jit__lambda: expected HLO text, found a lowered program"),
+        (lambda path: tpusim.execute(tpusim.lower(path)), "jit__lambda: expected HLO text, found a lowered program"),
+        (lambda path: tpusim.execute(3), "program: expected a module, .*, found 3"),
         (lambda path: tpusim.load_chip(tpusim.load_chip("v5e")), r"chip: expected the name of a chip .{100,150}$"),
     ],
 )

@@ -17,7 +17,7 @@ from msgspec import structs
 from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report, memory_use
 from tpusim.cost.models.choice import check_models
-from tpusim.errors import ConfigError, UnsupportedError
+from tpusim.errors import ConfigError, ProgramError, UnsupportedError
 from tpusim.files import shown_name
 from tpusim.frontends.read import hlo_text
 from tpusim.hardware.chip import Chip
@@ -43,7 +43,7 @@ from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_sc
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance, Schedule
-from tpusim.program.stored import decode_program, load_program
+from tpusim.program.stored import decode_program, is_lowered, load_program
 from tpusim.program.verify import run_warnings, verify_blocks, verify_once, verify_products
 from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.source import SourceText
@@ -53,6 +53,8 @@ from tpusim.text.reader import read_content, source_text
 from tpusim.timeline.records import Record, Timeline
 
 Progress = Callable[[Record], None]
+
+_LOWERED = "expected HLO text, found a lowered program, which is compiled already"
 
 PRECISIONS = ("tpu", "exact")
 
@@ -76,7 +78,7 @@ def load(path: str | Path, *, whole: bool = False) -> Module:
     The file has HLO text or, where jaxlib is installed, StableHLO (text, bytecode, portable artifact) or a serialised
     HloModuleProto or HloProto: its first bytes tell. StableHLO for several devices becomes what each of them runs, or
     stays ``whole``, as one would compute it. Raises ProgramError with line, column and a caret if the text is
-    wrong, ConfigError if jaxlib is needed and missing.
+    wrong, or a lowered program, and ConfigError if jaxlib is needed and missing.
     """
     return _parse(*read_content(path), whole)
 
@@ -87,6 +89,9 @@ def read_program(name: str, content: bytes) -> Module | Program:
 
 
 def _parse(name: str, content: bytes, whole: bool = False) -> Module:
+    if is_lowered(content):
+        ending = "" if name.endswith(".json") else "; under a name that ends in .json it can be run"
+        raise ProgramError(f"{name}: {_LOWERED}{ending}")
     converted = hlo_text(content, name, whole=whole)
     return parse_module(source_text(name, content) if converted is None else SourceText(name, converted, "as HLO text"))
 
@@ -295,7 +300,7 @@ def execute(
     check_count("seed", seed, SEED)
     if max_iterations is not None:
         check_count("max_iterations", max_iterations, COUNT)
-    module = program if isinstance(program, Module) else load(program, whole=schedule == "given")
+    module = load_module(program, whole=schedule == "given")
     check_schedule(schedule)
     if schedule != "given":
         made_by = provenance_of(module)
@@ -434,3 +439,13 @@ def load_any(program: Module | Program | str | Path) -> Module | Program:
     if not isinstance(program, str | PathLike):
         raise ConfigError(f"program: expected a module, a lowered program or the name of a file, found {program!r:.80}")
     return load_program(program) if str(program).endswith(".json") else load(program)
+
+
+def load_module(program: Module | str | Path, *, whole: bool = False) -> Module:
+    """Return a module, read from its file as ``load`` does if need be, for what cannot use a lowered program."""
+    if isinstance(program, str | PathLike):
+        return load(program, whole=whole)
+    loaded = load_any(program)
+    if isinstance(loaded, Program):
+        raise ConfigError(f"{loaded.name}: {_LOWERED}")
+    return loaded
