@@ -47,6 +47,9 @@ def read_bytes(path: str | Path, failing: str, kind: type[TpusimError] = ConfigE
     ``failing`` (``cannot read this study``), and why.
     """
     name = shown_name(path)
+    # For Python it would be the folder that one stands in.
+    if not name:
+        raise kind("expected the name of a file, found ''")
     try:
         with _opened(path) as file:
             content = read_up_to(file.read, most + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import (
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 _EXPORTS = {"trace": "perfetto", "counts": "accelergy"} | {name: name for name in ("html", "xprof", "model_explorer")}
 """By option the function of ``tpusim.export``."""
+
+_ENDINGS = {"trace": (".json", ".json.gz"), "save": (".json",), "links": (".json",)}
+"""What the names of files end in: by that `diff` tells a saved result from a program, and viewers what they read."""
 
 
 def _overlay(name: str) -> tuple[str]:
@@ -130,6 +134,11 @@ def _check_files(options: Namespace) -> None:
         raise ConfigError(f"{flag}: nothing runs with --stop-after {options.stop_after}, of which to write a file")
     if options.against and not options.html:
         raise ConfigError("--against: expected --html FILE as well, which has the comparison")
+    for name, endings in _ENDINGS.items():
+        given = getattr(options, name) or ""
+        # What is a pipe has a name without one.
+        if Path(given).suffix and not given.lower().endswith(endings):
+            raise ConfigError(f"--{name}: expected a name that ends in {' or '.join(endings)}, found {given!r}")
     if options.model_explorer:
         from tpusim.report.viewers.model_explorer import check_graph_name
 
