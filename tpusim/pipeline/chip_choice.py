@@ -30,7 +30,7 @@ from tpusim.semantics.provenance import read_provenance
 
 _NAME_PART = re.compile(r"[._]")
 _ENDING = re.compile(r"\.(hlo(\.txt|\.pb)?|pb|(stablehlo\.)?mlir(bc)?)(\.gz)?$")
-_PROCESSORS = {"cpu": "CPUs", "gpu": "GPUs"}
+_PROCESSORS = {"cpu": "CPUs", "gpu": "GPUs", "xla": "another processor"}
 _VERSION = re.compile(r"libtpu \d[\w.]*\w")
 
 
