@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from errno import EACCES, EBADF, ELOOP
 from io import BytesIO, StringIO
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TextIO
+from weakref import WeakSet
 
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.limits import KEY_WORDS, READ_DIGITS, TABLE_BYTES
@@ -25,6 +26,8 @@ _LONG_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{KEY_WORD
 
 
 _PIECE_BYTES: Final = 1 << 20
+_READ: Final = WeakSet[TextIO]()
+"""Standard input, once it was read: it would be empty then."""
 
 
 def shown_name(path: str | Path) -> str:
@@ -44,6 +47,9 @@ def read_bytes(path: str | Path, failing: str, kind: type[TpusimError] = ConfigE
     ``failing`` (``cannot read this study``), and why.
     """
     name = shown_name(path)
+    # For Python it would be the folder that one stands in.
+    if not name:
+        raise kind("expected the name of a file, found ''")
     try:
         with _opened(path) as file:
             content = read_up_to(file.read, most + 1)
@@ -69,11 +75,14 @@ def read_up_to(read: Callable[[int], bytes], most: int) -> bytes:
 
 
 def _opened(path: str | Path) -> AbstractContextManager[BinaryIO]:
-    """Return an open file; standard input stays open."""
+    """Return an open file; standard input stays open, and is read once."""
     if str(path) != "-":
         return Path(path).open("rb")
     if sys.stdin is None:
         raise OSError(EBADF, "standard input is closed")
+    if sys.stdin in _READ:
+        raise OSError(EBADF, "standard input has been read already: expected - once")
+    _READ.add(sys.stdin)
     return nullcontext(sys.stdin.buffer)
 
 

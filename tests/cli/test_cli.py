@@ -73,6 +73,18 @@ def test_traces_of_two_runs_are_the_same_bytes(capsys, tmp_path):
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("option", "ending"), [("trace", ".txt"), ("trace", ".gz"), ("save", ".txt"), ("links", ".csv")]
+)
+def test_a_file_that_no_tool_would_take_is_refused(capsys, tmp_path, option, ending):
+    """Before anything runs, by the ending that the help names."""
+    path = tmp_path / f"out{ending}"
+    assert f"--{option}: expected a name that ends in .json" in refusal_of(
+        capsys, "run", LSTM, f"--{option}", str(path)
+    )
+    assert not path.exists()
+
+
 def test_override_changes_the_time(capsys):
     """-o replaces one figure of the chip."""
     slow = json.loads(output_of(capsys, "run", MLP, "--json", "-o", "clock_hz=0.75e9"))["time_us"]

@@ -86,14 +86,21 @@ def test_an_option_without_a_value_is_wrong_usage(option, value, capsys):
     assert f"argument {option}: expected a value, found none" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("program", [".", "/", ""])
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (".", ".: cannot be read: Is a directory"),
+        ("/", "/: cannot be read: Is a directory"),
+        ("", "expected the name of a file, found ''"),
+    ],
+)
 @pytest.mark.parametrize("words", [["run", "--save", "s.json"], ["lower", "-o", "l.json"], ["compile", "-o", "c.hlo"]])
-def test_a_folder_is_no_program(words, program, tmp_path, monkeypatch, capsys):
+def test_a_folder_is_no_program(words, program, said, tmp_path, monkeypatch, capsys):
     """Also one without a name of its own, where a file is to be written."""
     monkeypatch.chdir(tmp_path)
     command, *options = words
     assert main([command, program, *options]) == 1
-    assert "cannot be read: Is a directory" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"tpusim: {said}\n"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import output_of, refusal_of
+from tpusim.pipeline.stages import lower
+from tpusim.program.stored import save_program
 
 TRACES = Path(__file__).parents[2] / "traces"
 POD = str(TRACES / "llama8b_decode_tp.v5e_2x4.hlo.txt.gz")
@@ -48,6 +50,27 @@ def test_a_slip_in_a_lowered_program_is_refused(capsys, tmp_path):
     head = '{"name": "p", "chip": "v5e", "format": "tpusim-program-2", "steps": '
     path.write_text(head + '[{"type": "Kernel", "name": "k", "opcode": "add", "tile": 2}]}')
     assert "unknown field `tile` - at `$.steps[0]`" in refusal_of(capsys, "run", str(path))
+
+
+@pytest.mark.parametrize(
+    "command", [("fmt",), ("exec",), ("compile",), ("layouts", "--op", "x"), ("run", "--stop-after", "text")]
+)
+def test_what_needs_hlo_text_says_that_a_program_is_lowered(capsys, tmp_path, command):
+    """By one rule for all: most said that a brace is no name of an instruction."""
+    path = tmp_path / "mlp.json"
+    output_of(capsys, "lower", MLP, "-o", str(path))
+    refusal = refusal_of(capsys, *command, str(path))
+    assert refusal == f"tpusim: {path}: expected HLO text, found a lowered program, which is compiled already\n"
+
+
+@pytest.mark.parametrize("command", ["run", "check", "fmt", "lower", "memory"])
+def test_a_lowered_program_of_another_name_is_known_by_its_format(capsys, tmp_path, command):
+    """The message says which name it needs."""
+    path = tmp_path / "mlp.txt"
+    save_program(lower(MLP), path)
+    refusal = refusal_of(capsys, command, str(path))
+    assert "mlp.txt: expected HLO text, found a lowered program" in refusal
+    assert "under a name that ends in .json it can be run" in refusal
 
 
 def test_explain_names_the_bound_and_the_next_one(capsys):

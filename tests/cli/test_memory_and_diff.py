@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +152,24 @@ def test_validate_memory_as_json(capsys):
     path = str(TRACES / "sort_kv_1m.v5e.hlo.txt.gz")
     data = json.loads(output_of(capsys, "validate", "--memory", path, "--json"))
     assert (data["temp_bytes"]["count"], data["rows"][0]["compiler_temp_bytes"]) == (1, 4_258_816)
+
+
+@pytest.fixture
+def piped(monkeypatch):
+    """Give a program on standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.decompress(Path(MLP).read_bytes()))))
+
+
+@pytest.mark.usefixtures("piped")
+def test_one_program_of_standard_input_is_compared_on_two_chips(capsys):
+    """It is read once for both."""
+    lines = output_of(capsys, "diff", "-", "--chip", "v5e", "--chip", "v6e").splitlines()
+    assert lines[0].startswith("A  jit__lambda on v5e")
+    assert lines[1].startswith("B  jit__lambda on v6e")
+
+
+@pytest.mark.usefixtures("piped")
+def test_standard_input_is_one_program(capsys):
+    """The second one would be empty."""
+    message = refusal_of(capsys, "diff", "-", "-", "--chip", "v5e")
+    assert message == "tpusim: <stdin>: cannot be read: standard input has been read already: expected - once\n"

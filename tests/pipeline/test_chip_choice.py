@@ -205,3 +205,30 @@ def test_what_cuts_any_program_is_told_of_one_that_ran(key, value) -> None:
 def test_a_chip_as_it_ships_leaves_no_figures() -> None:
     """Its name says them all."""
     assert not tpusim.lower(kernel_module(), "v5e").figures
+
+
+@pytest.fixture
+def own_chip(tmp_path):
+    """Give the file of a chip that is not shipped."""
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "my chip"\nbase = "v5e"\n')
+    return path
+
+
+def test_a_lowered_program_for_a_chip_of_ones_own_asks_for_its_file(tmp_path, own_chip):
+    """The name alone says nothing of the chip: the message named neither the program nor what to do."""
+    tpusim.save_program(tpusim.lower(kernel_module(), own_chip), tmp_path / "p.json")
+    with pytest.raises(
+        ConfigError, match=r"p.json: made for a chip of another name .* give its file, --chip FILE.toml"
+    ):
+        tpusim.simulate(tmp_path / "p.json")
+    assert tpusim.simulate(tmp_path / "p.json", own_chip).chip.name == "my chip"
+
+
+def test_a_program_compiled_for_a_chip_of_ones_own_asks_for_its_file(tmp_path, own_chip):
+    """Its text says the chip's name."""
+    path = tmp_path / "p.hlo.txt"
+    path.write_text(tpusim.compile(kernel_module(), own_chip).text)
+    with pytest.raises(ConfigError, match=r"p.hlo.txt: made for .* --chip FILE.toml \(unknown chip 'my chip'"):
+        tpusim.simulate(path)
+    assert tpusim.simulate(path, own_chip).chip.name == "my chip"

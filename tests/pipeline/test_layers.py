@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpusim.errors import UnsupportedError
+from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.hardware.array import Array
 from tpusim.hardware.buffers import Buffers
 from tpusim.pipeline.layers import run_layers, run_layers_with_memory
@@ -34,3 +34,34 @@ def test_layers_that_differ_in_names_alone_are_gone_through_once():
     first, *others = run_layers_with_memory(alike, ARRAY, BUFFERS)
     assert len(others) == 99
     assert all(other == first for other in others)
+
+
+LAYER = Layer(name="l", m=3, n=4, k=5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((LAYER, ARRAY), "layers: expected a list of Layer, or a path to a CSV file of them, found Layer"),
+        (([LAYER, 5], ARRAY), "layers: expected a list of Layer"),
+        ((5, ARRAY), "layers: expected a list of Layer, .* found 5"),
+        (([LAYER], 8), "array: expected an Array, found 8"),
+        (([LAYER], ARRAY, "cycles"), r"model: expected one of fast, cycle, found 'cycles' \(did you mean 'cycle'"),
+    ],
+)
+def test_what_is_no_layers_array_or_model_is_refused(arguments, words):
+    """One layer is no list of them; another word was taken for ``cycle``."""
+    with pytest.raises(ConfigError, match=words):
+        run_layers(*arguments)
+
+
+@pytest.mark.parametrize("wrong", [(LAYER, ARRAY), ([5], ARRAY), ([LAYER], None)])
+def test_arrays_with_srams_take_the_same(wrong):
+    """One check for both."""
+    with pytest.raises(ConfigError, match="expected"):
+        run_layers_with_memory(*wrong, BUFFERS)
+
+
+def test_layers_may_be_made_one_by_one():
+    """What yields layers is as good as a list."""
+    assert run_layers((layer for layer in [LAYER]), ARRAY) == run_layers([LAYER], ARRAY)

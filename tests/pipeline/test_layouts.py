@@ -198,6 +198,22 @@ def test_a_use_that_is_none_is_refused(use):
         layouts("f32[8,128]", used_by=[use])
 
 
+@pytest.mark.parametrize(
+    ("shape", "use", "words"),
+    [
+        ("f32[8,128]", "slice:0:80", r"expected at most 8 along dimension 0 of f32\[8,128\].*, found 80"),
+        ("f32[0,128]", "slice:0", "expected at most 0 along dimension 0 of .*, found 1"),
+        ("f32[0,128]", "gather:0", "expected a dimension that has rows, found 0 of"),
+        ("f32[8,128]", "transpose:0", "expected each dimension of .* once, in its new order, found 1 of 2"),
+        ("f32[8,128]", "reduce:0:5", "reduce takes dimensions and no number beside them, found 'reduce:0:5'"),
+    ],
+)
+def test_a_use_that_the_array_does_not_have_is_refused_in_its_own_words(shape, use, words):
+    """It was said of an instruction of the program that tpusim makes of it, or not at all."""
+    with pytest.raises(ConfigError, match=f"used-by: {words}"):
+        layouts(shape, used_by=[use])
+
+
 def test_an_array_that_is_none_is_refused(capsys):
     """With the nearest name."""
     assert "did you mean" in refusal_of(capsys, "layouts", MLP, "--op", "w1.2")

@@ -10,6 +10,7 @@ import pytest
 import tpusim
 from tpusim.errors import UnsupportedError
 from tpusim.pipeline.chip_choice import provenance_of
+from tpusim.pipeline.schedules import SCHEDULES
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -85,6 +86,28 @@ def test_a_lowered_program_keeps_its_schedule():
     assert tpusim.simulate(program, schedule="given").time_us == tpusim.simulate(program).time_us
     with pytest.raises(tpusim.ConfigError, match="is lowered already, found 'compiled'"):
         tpusim.simulate(program, schedule="compiled")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_lowered_program_says_whose_schedule_it_has(schedule, tmp_path):
+    """Also from its file: the report of one that tpusim compiled said ``given``."""
+    program = tpusim.lower(MLP, "v6e", schedule=schedule)
+    tpusim.save_program(program, tmp_path / "p.json")
+    for wanted in ("", "given", schedule):
+        assert tpusim.simulate(tmp_path / "p.json", schedule=wanted).schedule == schedule
+    assert tpusim.simulate(program).summary.schedule == schedule
+    for other in {"retiled", "compiled"} - {schedule}:
+        with pytest.raises(tpusim.ConfigError, match=f"expected {schedule}, since .* found '{other}'"):
+            tpusim.simulate(program, schedule=other)
+
+
+@pytest.mark.parametrize("run", [tpusim.simulate, tpusim.lower, tpusim.advise])
+def test_a_lowered_program_keeps_its_trips(run):
+    """Its loops have theirs: another number would be ignored; the number that is taken without one says nothing."""
+    program = tpusim.lower(MLP)
+    with pytest.raises(tpusim.ConfigError, match=r"default_trip_count: expected none, .* is lowered already.*found 5"):
+        run(program, default_trip_count=5)
+    run(program, default_trip_count=1)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tpusim.errors import ProgramError
-from tpusim.program.layers import Convolution, Layer, parse_layers
+from tpusim.errors import ConfigError, ProgramError
+from tpusim.program.layers import Convolution, Layer, RowWise, parse_layers
 from tpusim.source import SourceText
 
 GEMM = "Layer,M,N,K,\n"
@@ -119,3 +119,39 @@ def test_cells_beyond_the_sparsity_are_refused():
     """At the first of them."""
     with pytest.raises(ProgramError, match=r"layers\.csv:2:13: expected 3 numbers and a sparsity, found more"):
         layers_of(GEMM + "a,1,2,3,2:4,9,9\n")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("m", -3, "layer 'a': m: expected a whole number, at least 1, found -3"),
+        ("n", 0, "layer 'a': n: expected .* found 0"),
+        ("k", 2.5, "layer 'a': k: expected a whole number, found 2.5"),
+        ("m", "3", "found '3'"),
+        ("m", True, "found True"),
+        ("m", 10**30, "at most 9903520300447984"),
+        ("kept", (5, 4), r"layer 'a': kept: expected a tuple \(N, M\) of whole numbers, N from 1 to M, found \(5, 4\)"),
+        ("kept", (0, 4), r"found \(0, 4\)"),
+        ("kept", [2, 4], r"found \[2, 4\]"),
+        ("kept", (2.0, 4), "found"),
+        ("name", 5, "layer: name: expected a text, found 5"),
+    ],
+)
+def test_a_layer_that_cannot_be_is_refused(field, value, words):
+    """Field, what was expected and what was found, as of an array."""
+    with pytest.raises(ConfigError, match=words):
+        Layer(**{"name": "a", "m": 3, "n": 4, "k": 5, field: value})
+
+
+def test_an_image_and_a_draw_that_cannot_be_are_refused():
+    """A stride of 0 would divide by it, and of one row there is no half."""
+    with pytest.raises(ConfigError, match=r"convolution: stride: expected .* at least 1, found 0"):
+        Convolution(height=4, width=4, filter_height=1, filter_width=1, channels=1, stride=0)
+    with pytest.raises(ConfigError, match="group: expected a number of rows, at least 2, found 1"):
+        RowWise(group=1, seed=1)
+
+
+def test_the_largest_convolution_of_a_file_is_a_layer():
+    """Its window has more weights than any size of a file."""
+    side = 2**31 - 1
+    assert layers_of(CONVOLUTION + f"a,{side},{side},{side},{side},{side},1,1,\n")[0].k == side**3

@@ -61,6 +61,17 @@ def test_bad_text_form_is_a_program_error(tmp_path, text):
         load_program(path)
 
 
+def test_a_schedule_is_one_of_three(tmp_path):
+    """A file of before that says nothing of it has that of its text; a word that is none is refused."""
+    path = tmp_path / "p.json"
+    save_program(PROGRAM, path)
+    assert "whose_schedule" not in path.read_text()
+    assert load_program(path).whose_schedule == "given"
+    path.write_text(path.read_text().replace('"name": "p"', '"name": "p", "whose_schedule": "ours"', 1))
+    with pytest.raises(ProgramError, match=r"Invalid enum value 'ours' - at `\$.whose_schedule`"):
+        load_program(path)
+
+
 def test_walk_counts_executions():
     """A condition runs once more than its body; only the branch taken is walked."""
     counts = [count for step, count in walk(PROGRAM.steps) if step is KERNEL]

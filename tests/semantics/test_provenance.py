@@ -61,6 +61,48 @@ def test_what_the_cpu_backend_leaves_is_not_a_tpu_program() -> None:
     )
 
 
+def test_what_a_cpu_backend_leaves_without_a_note_is_not_a_tpu_program() -> None:
+    """A sort beside a fusion of a loop has none; JAX as the oracle. No TPU is claimed, and no other processor."""
+    jax = pytest.importorskip("jax")
+    numpy = jax.numpy
+    ones = numpy.ones((6, 4)), numpy.ones((4, 3))
+    text = jax.jit(lambda x, w: (numpy.tanh(x @ w).sum(0), numpy.sort(x, 0))).lower(*ones).compile().as_text()
+    assert "backend_config" not in text
+    made_by = read_provenance(parse_module(SourceText("step.v5e.hlo.txt", text)), "v5e")
+    assert made_by == Provenance(compiler="xla", stated="v5e")
+
+
+FUSED = """HloModule m, is_scheduled=true{head}
+
+f {{
+  p = f32[16,128]{layout} parameter(0)
+  ROOT n = f32[16,128]{layout} negate(p)
+}}
+
+ENTRY e {{
+  x = f32[16,128]{layout} parameter(0)
+  ROOT y = f32[16,128]{layout} {made}
+}}
+"""
+OF_JAX = ", allow_spmd_sharding_propagation_to_output={true}"
+
+
+@pytest.mark.parametrize(
+    ("head", "layout", "made", "compiler"),
+    [
+        (OF_JAX, "{1,0}", "fusion(x), kind=kLoop, calls=f", "xla"),
+        (OF_JAX, "{1,0:T(8,128)}", "fusion(x), kind=kLoop, calls=f", "tpu"),
+        (OF_JAX, "", "fusion(x), kind=kLoop, calls=f", "another"),
+        (OF_JAX, "{1,0}", "call(x), to_apply=f", "another"),
+        ("", "{1,0}", "fusion(x), kind=kLoop, calls=f", "another"),
+    ],
+)
+def test_a_text_is_xlas_where_jax_asked_for_it(head: str, layout: str, made: str, compiler: str) -> None:
+    """With fusions and layouts that are not tiled; what is written by hand, or not compiled yet, lacks one of them."""
+    text = FUSED.format(head=head, layout=layout, made=made)
+    assert read_provenance(parse_module(SourceText("step.hlo.txt", text))).compiler == compiler
+
+
 @pytest.mark.parametrize(
     ("shape", "config", "head", "compiler"),
     [

@@ -10,6 +10,8 @@ from tpusim.program.layers import Layer
 SIDES = st.integers(1, 6)
 SIZES = st.integers(1, 20)
 LAYERS = st.builds(Layer, name=st.just(""), m=SIZES, n=SIZES, k=SIZES)
+SPARSITIES = st.integers(1, 8).flatmap(lambda of: st.tuples(st.integers(1, of), st.just(of)))
+SPARSE_LAYERS = st.builds(Layer, name=st.just(""), m=SIZES, n=SIZES, k=SIZES, kept=SPARSITIES)
 ARRAYS = st.builds(
     Array,
     rows=SIDES,

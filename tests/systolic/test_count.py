@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from tests.systolic.products import LAYERS, WIDER_ARRAYS
-from tpusim.errors import ProgramError
+from tests.systolic.products import LAYERS, SPARSE_LAYERS, WIDER_ARRAYS, layer
+from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.hardware.array import MODES, Array
-from tpusim.systolic.count import run_cycle_by_cycle
+from tpusim.program.layers import RowWise
+from tpusim.systolic.closed_form import run_gemm
+from tpusim.systolic.count import count_layer, run_cycle_by_cycle
 
 
 def operands(m: int, n: int, k: int, kind=np.int64):
@@ -109,3 +112,17 @@ def test_matrices_that_do_not_fit_are_refused(shapes):
     """The message names both shapes."""
     with pytest.raises(ProgramError, match="expected matrices"):
         run_cycle_by_cycle(*map(np.ones, shapes), Array(rows=2, columns=2))
+
+
+@settings(max_examples=200)
+@given(SPARSE_LAYERS, WIDER_ARRAYS)
+def test_a_sparse_product_takes_the_rows_that_are_kept(product, array):
+    """Cycles, folds and multiply-accumulates of the closed form; the values are those of the whole product."""
+    assert count_layer(product, array) == run_gemm(product, array)
+
+
+def test_columns_that_keep_rows_of_their_own_are_not_counted():
+    """An element would choose among the rows that stream past; the closed form takes them."""
+    product = structs.replace(layer(5, 6, 8), name="l", rowwise=RowWise(group=4, seed=1))
+    with pytest.raises(UnsupportedError, match=r"layer 'l': columns keep different rows.*use --model fast"):
+        count_layer(product, Array(rows=4, columns=4))

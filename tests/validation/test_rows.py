@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tpusim.errors import ConfigError
-from tpusim.validation.rows import Bytes, FileName, Number, Positive, Row, read_rows
+from tpusim.validation.rows import Amount, Bytes, FileName, Positive, Row, read_rows
 
 
 class Measured(Row, frozen=True, kw_only=True):
@@ -15,7 +15,7 @@ class Measured(Row, frozen=True, kw_only=True):
 
     program: FileName
     measured_us: Positive
-    floor_us: Number = 0.0
+    floor_us: Amount = 0.0
     size: Bytes = 0
 
 
@@ -38,7 +38,7 @@ def test_cells_have_the_types_of_their_columns(tmp_path: Path) -> None:
         (",3,0,0", "program: expected the name of a file beside the index, found ''"),
         ("a,0,0,0", "measured_us: expected a number from 1e-9 to 1e15, found '0'"),
         ("a,nan,0,0", "measured_us: expected a number from 1e-9 to 1e15, found 'nan'"),
-        ("a,3,inf,0", "floor_us: expected a number, found 'inf'"),
+        ("a,3,inf,0", "floor_us: expected a number from 0, found 'inf'"),
         ("a,3,0,1.5", "size: expected a number of bytes, found '1.5'"),
         ("a,3", "floor_us: expected a cell for each column, found none from here on"),
         ("a,3,0,0,7", r"expected a cell for each column \(lists need quotes\), found \['7'\] beyond the last"),

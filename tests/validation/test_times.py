@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tpusim
+from tests.cli.commands import output_of
 from tests.house.source_tree import ROOT
 from tpusim.errors import ConfigError
 
@@ -44,6 +45,31 @@ def test_rows_say_how_their_kernels_were_estimated(tmp_path):
     (tmp_path / "index.csv").write_text("program,measured_us\nm.v5e.hlo.txt,50\n")
     (row,) = tpusim.validate(tmp_path / "index.csv").rows
     assert row.estimates == ("custom call to 'MyKernel': by its bytes",)
+
+
+@pytest.fixture
+def floored(tmp_path):
+    """Give an index of a program with one row, and three that are all launch floor, one of them on another chip."""
+    name = "mlp_b1024.v5e.hlo.txt.gz"
+    (tmp_path / name).write_bytes((ROOT / "traces" / name).read_bytes())
+    path = tmp_path / "index.csv"
+    rows = f"{name},v5e,300,100", f"{name},v5e,109,100", f"{name},,90,100", f"{name},v6e,109,100"
+    path.write_text("\n".join(("program,chip,measured_us,launch_floor_us", *rows, "")))
+    return path
+
+
+def test_rows_that_are_all_launch_floor_are_counted_and_said(floored, capsys):
+    """Else the means would seem to be of all rows."""
+    assert tpusim.validate(floored).rows_at_floor == 3
+    assert tpusim.validate(floored, "v5e").rows_at_floor == 2
+    text = output_of(capsys, "validate", str(floored))
+    assert "left out, hardly longer than an empty launch by the host's clock: 3 rows" in text
+
+
+def test_an_index_of_nothing_but_launch_floors_says_so(floored):
+    """It does have rows."""
+    with pytest.raises(ConfigError, match="expected measured rows of v6e, found none but 2 that are all launch floor"):
+        tpusim.validate(floored, "v6e")
 
 
 def test_a_chip_without_rows_is_refused():

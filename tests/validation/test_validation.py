@@ -95,8 +95,21 @@ def test_an_index_without_its_columns_is_refused(tmp_path):
 
 def test_a_number_that_is_none_is_refused_with_its_line(tmp_path):
     """File, line, column and what stands there."""
-    with pytest.raises(ConfigError, match=r"index.csv:2: measured_us: expected a number, found 'fast'"):
+    with pytest.raises(ConfigError, match=r"index.csv:2: measured_us: expected a number.*, found 'fast'"):
         read_cases(index(tmp_path, "program,measured_us", "a.hlo,fast"))
+
+
+@pytest.mark.parametrize("time", ["0", "-5", "nan", "inf"])
+def test_a_time_that_is_none_is_refused_with_its_line(tmp_path, time):
+    """A row without a time was left out, and nothing said so."""
+    with pytest.raises(ConfigError, match=rf"index.csv:3: measured_us: expected a number from 1e-9.*, found '{time}'"):
+        read_cases(index(tmp_path, "program,measured_us,launch_floor_us", "a.hlo,114,105", f"a.hlo,{time},"))
+
+
+def test_a_launch_floor_below_zero_is_refused(tmp_path):
+    """It would make the measured time longer."""
+    with pytest.raises(ConfigError, match=r"index.csv:2: launch_floor_us: expected a number from 0, found '-5'"):
+        read_cases(index(tmp_path, "program,measured_us,launch_floor_us", "a.hlo,114,-5"))
 
 
 def test_a_bound_that_no_tile_has_is_refused_with_its_line(tmp_path):

@@ -78,20 +78,23 @@ class Validation(msgspec.Struct, frozen=True, kw_only=True):
     """Predictions beside measured times: every row, and the errors by predictor (ours the first) and family.
 
     ``mean_error`` is over ``all`` rows, each counting the same; of collectives also of predictions that were fitted
-    with the row or its source left out (``row_held_out``, ``source_held_out``).
+    with the row or its source left out (``row_held_out``, ``source_held_out``). ``rows_at_floor`` is how many rows were
+    left out, since what was measured is the launch of a program and little more.
     """
 
     rows: tuple[Outcome, ...]
     families: dict[str, dict[str, Accuracy]]
     mean_error: dict[str, float]
+    rows_at_floor: int = 0
 
 
-def validation(rows: Sequence[Outcome], **held_out: Sequence[Outcome]) -> Validation:
+def validation(rows: Sequence[Outcome], rows_at_floor: int = 0, **held_out: Sequence[Outcome]) -> Validation:
     """Return the errors of some rows and, beside their mean, that of the same rows with something held out."""
     return Validation(
         rows=tuple(rows),
         families=errors_by_predictor(rows),
         mean_error={what: mean_error(found) for what, found in ({"all": rows} | held_out).items() if found},
+        rows_at_floor=rows_at_floor,
     )
 
 

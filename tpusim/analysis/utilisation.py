@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 import msgspec
 
+from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.units import HBM
 from tpusim.ir.frames import is_recomputed
 from tpusim.timeline.records import CORE, LATE, Record, Timeline, activity_of, busy_ps, totals
@@ -67,10 +68,16 @@ class Utilisation(msgspec.Struct, frozen=True, kw_only=True):
     activity: dict[str, float]
 
 
+def check_grouping(by: object) -> None:
+    """Raise ConfigError for what records cannot be added up by."""
+    if by not in GROUPINGS:
+        hint = did_you_mean(by, GROUPINGS) if isinstance(by, str) else ""
+        raise ConfigError(f"by: expected one of {', '.join(GROUPINGS)}, found {by!r:.80}{hint}")
+
+
 def group_records(timeline: Timeline, by: str = "op") -> tuple[Group, ...]:
     """Return the groups of a run by ``op``, ``category`` or ``source``, longest core time first, ties by first seen."""
-    if by not in GROUPINGS:
-        raise ValueError(f"expected by to be one of {', '.join(GROUPINGS)}, found {by!r}")
+    check_grouping(by)
     found: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for record in timeline.records:
         found[_key(record, by)].append(record)
@@ -195,8 +202,7 @@ class LayerUse(msgspec.Struct, frozen=True, kw_only=True):
 
 def layer_use(timeline: Timeline, by: str = "source") -> tuple[LayerUse, ...]:
     """Return the use of every layer, the longest first; ``by`` says what a layer is, as in ``group_records``."""
-    if by not in GROUPINGS:
-        raise ValueError(f"expected by to be one of {', '.join(GROUPINGS)}, found {by!r}")
+    check_grouping(by)
     found: dict[str, list[Record]] = defaultdict(list)
     for record in timeline.records:
         if record.row == CORE and record.duration_ps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpusim.cli.options import (
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 _EXPORTS = {"trace": "perfetto", "counts": "accelergy"} | {name: name for name in ("html", "xprof", "model_explorer")}
 """By option the function of ``tpusim.export``."""
+
+_ENDINGS = {"trace": (".json", ".json.gz"), "save": (".json",), "links": (".json",)}
+"""What the names of files end in: by that `diff` tells a saved result from a program, and viewers what they read."""
 
 
 def _overlay(name: str) -> tuple[str]:
@@ -130,6 +134,11 @@ def _check_files(options: Namespace) -> None:
         raise ConfigError(f"{flag}: nothing runs with --stop-after {options.stop_after}, of which to write a file")
     if options.against and not options.html:
         raise ConfigError("--against: expected --html FILE as well, which has the comparison")
+    for name, endings in _ENDINGS.items():
+        given = getattr(options, name) or ""
+        # What is a pipe has a name without one.
+        if Path(given).suffix and not given.lower().endswith(endings):
+            raise ConfigError(f"--{name}: expected a name that ends in {' or '.join(endings)}, found {given!r}")
     if options.model_explorer:
         from tpusim.report.viewers.model_explorer import check_graph_name
 
@@ -276,7 +285,7 @@ def execute(options: Namespace) -> None:
 )
 def diff(options: Namespace) -> None:
     """Compare two runs."""
-    from tpusim.pipeline.stages import diff
+    from tpusim.pipeline.stages import diff, load
     from tpusim.report.json.run import comparison_page
     from tpusim.report.terminal.compare import render_comparison
 
@@ -291,5 +300,7 @@ def diff(options: Namespace) -> None:
         )
     wanted: dict[str, Any] = dict(zip(("schedule", "other_schedule"), schedules, strict=False))
     wanted |= {"other_overrides": replaced, "allow_overflow": options.allow_overflow, **trips(options)}
-    found = diff(options.before, options.after or options.before, *chips, **wanted)
+    # Standard input is there once, for both runs of one program.
+    before = load(options.before) if options.before == "-" and options.after is None else options.before
+    found = diff(before, before if options.after is None else options.after, *chips, **wanted)
     answer(options, comparison_page, render_comparison, found)

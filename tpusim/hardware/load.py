@@ -125,8 +125,8 @@ def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     return msgspec.convert(_put(msgspec.to_builtins(chip), checked), Chip)
 
 
-def _pairs(overrides: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not isinstance(overrides, Mapping):
+def _pairs(overrides: Any) -> Mapping[str, Any]:
+    if not isinstance(overrides, Mapping) or not all(isinstance(key, str) for key in overrides):
         raise ConfigError(f"overrides: expected keys with values, found {overrides!r:.80}")
     for key in overrides:
         check_key(key, "override")

@@ -29,7 +29,7 @@ from tpusim.semantics.provenance import read_provenance
 
 _NAME_PART = re.compile(r"[._]")
 _ENDING = re.compile(r"\.(hlo(\.txt|\.pb)?|pb|(stablehlo\.)?mlir(bc)?)(\.gz)?$")
-_PROCESSORS = {"cpu": "CPUs", "gpu": "GPUs"}
+_PROCESSORS = {"cpu": "CPUs", "gpu": "GPUs", "xla": "another processor"}
 _VERSION = re.compile(r"libtpu \d[\w.]*\w")
 
 
@@ -40,10 +40,12 @@ def choose_chip(
     chip: Chip | str | None = None,
     topology: Topology | None = None,
     overrides: Mapping[str, Any] | None = None,
+    file: str = "",
 ) -> Chip:
     """Return the chip to run on: the caller's, else that of the slice, else the one that the program was made for.
 
-    Raises ConfigError if nothing says which.
+    ``file`` is what messages call a program whose file it does not know itself. Raises ConfigError if nothing says
+    which chip, or if the program was made for one that is in the caller's files alone.
     """
     if isinstance(chip, Chip):
         return override_chip(chip, {} if overrides is None else overrides)
@@ -57,10 +59,29 @@ def choose_chip(
         name = program.chip
     else:
         name = find_chip_name(program, made_by or provenance_of(program))
+    _require_shipped(name, file or _place(program))
     if not isinstance(program, Program) or not program.figures or not _is_called(program.chip, name):
         return load_chip(name, overrides)
     own = load_chip(name, program.figures)
     return override_chip(own, {} if overrides is None else overrides)
+
+
+def _place(program: Module | Program) -> str:
+    """Return what messages call a program: its file where that is known, else its name."""
+    return program.source.name if isinstance(program, Module) and program.source else program.name
+
+
+def _require_shipped(name: str, place: str) -> None:
+    """Refuse the name of a chip that a program was made for if its figures stand in a file of the caller's own."""
+    if name.endswith(".toml"):
+        return
+    try:
+        resolve_chip_name(name)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{place}: made for a chip of another name than those that are shipped: give its file, --chip FILE.toml "
+            f"({error})"
+        ) from error
 
 
 def find_chip_name(module: Module, made_by: Provenance) -> str:
@@ -70,14 +91,14 @@ def find_chip_name(module: Module, made_by: Provenance) -> str:
     """
     name = _as_programmed(made_by.stated, made_by.possible) or made_by.chip
     if not name:
-        place = module.source.name if module.source else module.name
-        raise ConfigError(f"{place}: neither its name nor a .json beside it says which chip it is for: use --chip")
+        found = "neither its name nor a .json beside it says which chip it is for: use --chip"
+        raise ConfigError(f"{_place(module)}: {found}")
     return name
 
 
 def provenance_of(module: Module) -> Provenance:
     """Return what made a module, by its text, by the name of its file, and by the ``.json`` beside it."""
-    place = Path(module.source.name if module.source else module.name)
+    place = Path(_place(module))
     facts = _facts_of(facts_beside(place))
     version = _VERSION.search(json.dumps(facts))
     # What was written down goes before what a name suggests.
@@ -123,10 +144,9 @@ def check_compiler(program: Module | Program, made_by: Provenance | None) -> Non
     """Refuse what XLA's backend for another processor has scheduled: no TPU would run its fusions."""
     if made_by is None or made_by.compiler not in _PROCESSORS:
         return
-    place = program.source.name if isinstance(program, Module) and program.source else program.name
     raise UnsupportedError(
-        f"{place}: expected a program for a TPU or one that nobody has compiled yet, found one that XLA compiled for "
-        f"{_PROCESSORS[made_by.compiler]}: a TPU would run other fusions. Give what the front end made "
+        f"{_place(program)}: expected a program for a TPU or one that nobody has compiled yet, found one that XLA "
+        f"compiled for {_PROCESSORS[made_by.compiler]}: a TPU would run other fusions. Give what the front end made "
         "(tpusim.jax.lower_for, StableHLO, the dump before_optimizations), or compile it for a TPU "
         "(tpusim.jax.compile_for)"
     )

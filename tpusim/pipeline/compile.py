@@ -8,12 +8,11 @@ from time import process_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tpusim.analysis.summary import Summary
-from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.pipeline.chip_choice import check_compiler, choose_chip, provenance_of
 from tpusim.pipeline.schedules import front_end_form, placed
-from tpusim.pipeline.stages import load_any, simulate
+from tpusim.pipeline.stages import load_module, simulate
 from tpusim.pipeline.targets import target_of
 from tpusim.program.compilation import Compilation, PassFigures
 from tpusim.semantics.contents import contents
@@ -75,9 +74,7 @@ def _prepared(
     program: Module | str | Path, chip: Chip | str | None, overrides: Mapping[str, Any] | None
 ) -> tuple[Module, Target]:
     """Return the module to compile, and what it is compiled for."""
-    loaded = load_any(program)
-    if not isinstance(loaded, Module):
-        raise ConfigError(f"{loaded.name}: expected HLO text, found a lowered program, which is compiled already")
+    loaded = load_module(program)
     made_by = provenance_of(loaded)
     check_compiler(loaded, made_by)
     return loaded, target_of(choose_chip(loaded, made_by, chip=chip, overrides=overrides))

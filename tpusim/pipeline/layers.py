@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec import structs
 
-from tpusim.errors import UnsupportedError
+from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
 from tpusim.hardware.array import Array
 from tpusim.hardware.buffers import Buffers
 from tpusim.limits import CYCLES
@@ -18,13 +18,20 @@ from tpusim.timeline.folds import ArrayRun, MemoryRun
 
 R = TypeVar("R")
 
+MODELS: Final = ("fast", "cycle")
+
 
 def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = "fast") -> list[tuple[Layer, ArrayRun]]:
     """Return what each layer takes on a systolic array: in closed form (``fast``), or counted (``cycle``).
 
-    ``layers`` may be a path to a CSV file, see ``program/layers.py``.
+    ``layers`` may be a path to a CSV file, see ``program/layers.py``. Raises ConfigError for what is neither.
     """
-    found = load_layers(layers) if isinstance(layers, str | Path) else layers
+    if model not in MODELS:
+        raise ConfigError(
+            f"model: expected one of {', '.join(MODELS)}, found {model!r}{did_you_mean(str(model), MODELS)}"
+        )
+    found = load_layers(layers) if isinstance(layers, str | Path) else _listed(layers)
+    _check_array(array)
     if model == "fast":
         return list(zip(found, _each(lambda layer: run_gemm(layer, array), found), strict=True))
     _check_cycles(found, array, ": the model 'fast' has no such limit")
@@ -32,6 +39,19 @@ def run_layers(layers: Sequence[Layer] | str | Path, array: Array, model: str = 
     from tpusim.systolic.count import count_layer
 
     return list(zip(found, _each(lambda layer: count_layer(layer, array), found), strict=True))
+
+
+def _check_array(array: object) -> None:
+    if not isinstance(array, Array):
+        raise ConfigError(f"array: expected an Array, found {array!r:.80}")
+
+
+def _listed(layers: object) -> list[Layer]:
+    """Return layers that were given as a list; anything else is refused."""
+    found = list(layers) if isinstance(layers, Iterable) else None
+    if found is None or not all(isinstance(one, Layer) for one in found):
+        raise ConfigError(f"layers: expected a list of Layer, or a path to a CSV file of them, found {layers!r:.80}")
+    return found
 
 
 def _each(run: Callable[[Layer], R], layers: Sequence[Layer]) -> list[R]:
@@ -54,8 +74,10 @@ def _check_cycles(layers: Sequence[Layer], array: Array, hint: str = "") -> None
 
 def run_layers_with_memory(layers: Sequence[Layer], array: Array, buffers: Buffers) -> list[MemoryRun]:
     """Return what each layer takes on an array with SRAMs whose folds run one after the other, as SCALE-Sim has it."""
-    _check_cycles(layers, array)
+    found = _listed(layers)
+    _check_array(array)
+    _check_cycles(found, array)
     # Numba loads only where memory is gone through.
     from tpusim.systolic.memory.run import run_memory
 
-    return _each(lambda layer: run_memory(layer, array, buffers), layers)
+    return _each(lambda layer: run_memory(layer, array, buffers), found)

@@ -12,7 +12,7 @@ from tpusim.analysis.communication import PodUse, pod_use
 from tpusim.analysis.energy.price import Cost, run_cost
 from tpusim.analysis.energy.run import Energy, pod_joules
 from tpusim.analysis.summary import Summary, summarise
-from tpusim.analysis.utilisation import Group, group_records
+from tpusim.analysis.utilisation import Group, check_grouping, group_records
 from tpusim.hardware.chip import Chip
 from tpusim.ir.module import Module
 from tpusim.program.module import Program
@@ -108,5 +108,6 @@ class Result(Shown, msgspec.Struct, frozen=True, dict=True, weakref=True):
 
     def groups(self, by: str = "op") -> tuple[Group, ...]:
         """Return the run's records added up by ``op``, ``category`` or ``source``."""
+        check_grouping(by)
         known = {"op": self.summary.ops, "category": self.summary.categories}
         return known[by] if by in known else group_records(self.timeline, by)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast, get_args
 
 from msgspec import structs
 
@@ -13,15 +13,16 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Module
 from tpusim.limits import RANK
+from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.program.module import Program
-from tpusim.program.provenance import Provenance
+from tpusim.program.provenance import Provenance, Schedule
 from tpusim.semantics.verify.module import verify_module
 from tpusim.shapes.shape import leaves
 
 Price = Callable[[Module], float]
 """What a scheduled module takes on the chip: time, or infinity if it does not fit."""
 
-SCHEDULES = ("given", "retiled", "compiled")
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 """As the text has it; the same kernels with tiles and places chosen anew for the chip; compiled anew for the chip."""
 
 
@@ -32,17 +33,27 @@ def check_schedule(schedule: Any) -> None:
         raise ConfigError(f"schedule: expected one of {', '.join(SCHEDULES)}, found {schedule!r:.80}{hint}")
 
 
-def check_lowered(program: Program, schedule: str) -> None:
-    """Refuse another schedule than the one that a lowered program has."""
+def check_lowered(program: Program, schedule: str, default_trip_count: int) -> None:
+    """Refuse what a lowered program no longer takes: another schedule than it has, and trips of loops without any."""
     check_schedule(schedule)
-    if schedule not in ("", "given"):
-        raise ConfigError(f"schedule: expected given, since {program.name} is lowered already, found {schedule!r}")
+    if default_trip_count != DEFAULT_TRIPS:
+        raise ConfigError(
+            f"default_trip_count: expected none, since {program.name} is lowered already and its loops have their "
+            f"trips, found {default_trip_count}: give it when the program is lowered (tpusim lower)"
+        )
+    if schedule not in ("", "given", program.whose_schedule):
+        own = program.whose_schedule
+        raise ConfigError(f"schedule: expected {own}, since {program.name} is lowered already, found {schedule!r}")
 
 
-def resolved_schedule(program: Module | Program, schedule: str) -> str:
+def resolved_schedule(program: Module | Program, schedule: str) -> Schedule:
     """Return the schedule that a program runs under: the one that is asked for, else its own, else ours."""
     check_schedule(schedule)
-    return schedule or ("compiled" if isinstance(program, Module) and not program.is_scheduled else "given")
+    if isinstance(program, Program) and schedule in ("", None, "given"):
+        return program.whose_schedule
+    if schedule:
+        return cast("Schedule", schedule)
+    return "compiled" if isinstance(program, Module) and not program.is_scheduled else "given"
 
 
 def with_schedule(

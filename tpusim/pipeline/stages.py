@@ -17,7 +17,8 @@ from msgspec import structs
 from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report, memory_use
 from tpusim.cost.models.choice import check_models
-from tpusim.errors import ConfigError, UnsupportedError
+from tpusim.errors import ConfigError, ProgramError, UnsupportedError
+from tpusim.files import shown_name
 from tpusim.frontends.read import hlo_text
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, as_topology
@@ -41,8 +42,8 @@ from tpusim.pipeline.reuse import Noting, Reusing, no_reuse
 from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.module import Program
-from tpusim.program.provenance import Provenance
-from tpusim.program.stored import decode_program, load_program
+from tpusim.program.provenance import Provenance, Schedule
+from tpusim.program.stored import decode_program, is_lowered, load_program
 from tpusim.program.verify import run_warnings, verify_blocks, verify_once, verify_products
 from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.source import SourceText
@@ -52,6 +53,8 @@ from tpusim.text.reader import read_content, source_text
 from tpusim.timeline.records import Record, Timeline
 
 Progress = Callable[[Record], None]
+
+_LOWERED = "expected HLO text, found a lowered program, which is compiled already"
 
 PRECISIONS = ("tpu", "exact")
 
@@ -75,7 +78,7 @@ def load(path: str | Path, *, whole: bool = False) -> Module:
     The file has HLO text or, where jaxlib is installed, StableHLO (text, bytecode, portable artifact) or a serialised
     HloModuleProto or HloProto: its first bytes tell. StableHLO for several devices becomes what each of them runs, or
     stays ``whole``, as one would compute it. Raises ProgramError with line, column and a caret if the text is
-    wrong, ConfigError if jaxlib is needed and missing.
+    wrong, or a lowered program, and ConfigError if jaxlib is needed and missing.
     """
     return _parse(*read_content(path), whole)
 
@@ -86,6 +89,9 @@ def read_program(name: str, content: bytes) -> Module | Program:
 
 
 def _parse(name: str, content: bytes, whole: bool = False) -> Module:
+    if is_lowered(content):
+        ending = "" if name.endswith(".json") else "; under a name that ends in .json it can be run"
+        raise ProgramError(f"{name}: {_LOWERED}{ending}")
     converted = hlo_text(content, name, whole=whole)
     return parse_module(source_text(name, content) if converted is None else SourceText(name, converted, "as HLO text"))
 
@@ -294,7 +300,7 @@ def execute(
     check_count("seed", seed, SEED)
     if max_iterations is not None:
         check_count("max_iterations", max_iterations, COUNT)
-    module = program if isinstance(program, Module) else load(program, whole=schedule == "given")
+    module = load_module(program, whole=schedule == "given")
     check_schedule(schedule)
     if schedule != "given":
         made_by = provenance_of(module)
@@ -379,9 +385,10 @@ def _lowered(
     if isinstance(loaded, Program):
         verify_once(loaded)
         check_compiler(loaded, loaded.provenance)
-        machine = choose_chip(loaded, loaded.provenance, chip=chip, topology=slice_, overrides=overrides)
+        file = shown_name(program) if isinstance(program, str | Path) else ""
+        machine = choose_chip(loaded, loaded.provenance, chip=chip, topology=slice_, overrides=overrides, file=file)
         check_models(machine)
-        check_lowered(loaded, schedule)
+        check_lowered(loaded, schedule, default_trip_count)
         lowered = on_slice(for_chip(loaded, machine), machine, slice_)
         verify_blocks(lowered, machine.vmem.capacity_bytes)
         verify_products(lowered, machine.mxu.rows * machine.mxu.columns)
@@ -395,7 +402,7 @@ def _lowered(
     check_models(machine)
     rest = used, slice_, default_trip_count
     scheduled = reuse("schedule", loaded, rest, machine, lambda chip: _scheduled(loaded, made_by, chip, *rest))
-    lowered = reuse("lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, default_trip_count))
+    lowered = reuse("lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, used, default_trip_count))
     if missing := tuple(host_warnings(loaded, scheduled[0])):
         lowered = structs.replace(lowered, warnings=lowered.warnings + missing)
     return Prepared(on_slice(lowered, machine, slice_), machine, slice_, scheduled[0], used)
@@ -419,9 +426,10 @@ def _scheduled(
     return with_schedule(named, made_by, chip, schedule, price)
 
 
-def _lower(module: Module, made_by: Provenance, chip: Chip, trips: int) -> Program:
+def _lower(module: Module, made_by: Provenance, chip: Chip, schedule: Schedule, trips: int) -> Program:
     """Return the lowered program of a scheduled module, with what made it."""
-    return structs.replace(lower_module(verify_module(module), chip, trips), provenance=made_by)
+    lowered = lower_module(verify_module(module), chip, trips)
+    return structs.replace(lowered, provenance=made_by, whose_schedule=schedule)
 
 
 def load_any(program: Module | Program | str | Path) -> Module | Program:
@@ -431,3 +439,13 @@ def load_any(program: Module | Program | str | Path) -> Module | Program:
     if not isinstance(program, str | PathLike):
         raise ConfigError(f"program: expected a module, a lowered program or the name of a file, found {program!r:.80}")
     return load_program(program) if str(program).endswith(".json") else load(program)
+
+
+def load_module(program: Module | str | Path, *, whole: bool = False) -> Module:
+    """Return a module, read from its file as ``load`` does if need be, for what cannot use a lowered program."""
+    if isinstance(program, str | PathLike):
+        return load(program, whole=whole)
+    loaded = load_any(program)
+    if isinstance(loaded, Program):
+        raise ConfigError(f"{loaded.name}: {_LOWERED}")
+    return loaded

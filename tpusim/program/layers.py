@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tpusim.errors import ProgramError
+from tpusim.errors import ConfigError, ProgramError
 from tpusim.files import read_text, shown_name
-from tpusim.limits import LAYERS, SIDE
+from tpusim.limits import LAYERS, SIDE, Limit, check_count
 from tpusim.source import SourceText, Span
 
 _GEMM_COLUMNS: Final = ("M", "N", "K")
@@ -26,10 +26,14 @@ _CONVOLUTION_COLUMNS: Final = tuple(
 _DEPTHWISE: Final = "DP"
 _SPARSITY: Final = "sparsity"
 _FORM: Final = "a CSV file of layers in UTF-8"
+_EXTENT: Final = Limit("a whole number", SIDE.most**3)
+"""Of a product: a filter's height, width and channels are one dimension of it."""
+_SEED: Final = Limit("a whole number", 2**32 - 1, least=0)
+"""What NumPy's old generator takes."""
 
 
 class Convolution(msgspec.Struct, frozen=True, kw_only=True):
-    """What a window slides over, padding included."""
+    """What a window slides over, padding included. Raises ConfigError if a size is none."""
 
     height: int
     width: int
@@ -37,6 +41,11 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True):
     filter_width: int
     channels: int
     stride: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is no image."""
+        for key in self.__struct_fields__:
+            check_count(f"convolution: {key}", getattr(self, key), SIDE)
 
     @property
     def positions(self) -> tuple[int, int]:
@@ -48,11 +57,17 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True):
 class RowWise(msgspec.Struct, frozen=True, kw_only=True):
     """Sparsity that differs from column to column: how many each keeps of every ``group`` of rows is drawn at random.
 
-    From one to half of them, the first ones; a column has room for half of them.
+    From one to half of them, the first ones; a column has room for half of them. Raises ConfigError where nothing can
+    be drawn.
     """
 
     group: int
     seed: int
+
+    def __post_init__(self) -> None:
+        """Refuse what nothing can be drawn from."""
+        check_count("row-wise sparsity: group", self.group, SIDE._replace(what="a number of rows", least=2))
+        check_count("row-wise sparsity: seed", self.seed, _SEED)
 
     def kept(self, columns: int) -> list[int]:
         """Return for each column how many are kept of each group, from NumPy's old generator, as SCALE-Sim has it."""
@@ -64,7 +79,10 @@ class RowWise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True):
-    """The product of an (m, k) and a (k, n) matrix, of whose right one each ``kept`` of so many rows are not zero."""
+    """The product of an (m, k) and a (k, n) matrix, of whose right one each ``kept`` of so many rows are not zero.
+
+    Raises ConfigError if a field has no meaning.
+    """
 
     name: str
     m: int
@@ -76,6 +94,16 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
     """What the left operand is made of, if it is an image."""
     rowwise: RowWise | None = None
     """How many rows are kept where columns differ; ``kept`` says nothing then."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no product."""
+        if not isinstance(self.name, str):
+            raise ConfigError(f"layer: name: expected a text, found {self.name!r:.80}")
+        for key in ("m", "n", "k"):
+            check_count(f"layer {self.name!r}: {key}", getattr(self, key), _EXTENT)
+        if not _is_sparsity(self.kept):
+            expected = "a tuple (N, M) of whole numbers, N from 1 to M"
+            raise ConfigError(f"layer {self.name!r}: kept: expected {expected}, found {self.kept!r:.80}")
 
     @property
     def inner(self) -> int:
@@ -97,6 +125,13 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
             return self.n * self.inner
         groups, rest = divmod(self.k, self.rowwise.group)
         return sum(groups * kept + min(kept, rest) for kept in self.rowwise.kept(self.n))
+
+
+def _is_sparsity(kept: object) -> bool:
+    """Return whether something says how many rows are kept of how many."""
+    if not isinstance(kept, tuple) or len(kept) != 2 or not all(type(number) is int for number in kept):
+        return False
+    return bool(1 <= kept[0] <= kept[1] <= SIDE.most)
 
 
 class _Cell(NamedTuple):

@@ -11,7 +11,7 @@ import msgspec
 
 from tpusim.nesting import depth_first
 from tpusim.program.buffers import Buffer
-from tpusim.program.provenance import Provenance
+from tpusim.program.provenance import Provenance, Schedule
 from tpusim.program.steps import (
     AnyStep,
     Branch,
@@ -45,8 +45,9 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     ``argument_bytes`` and ``output_bytes`` are physical: tiles padded, a tuple result's table of addresses included.
     ``alias_bytes`` are those of outputs that are written over arguments. ``schedule`` names the instruction at each
     position that buffers count in: what a loop, call or conditional runs stands before it. ``topology`` is the slice
-    that it was compiled for, and ``device_order`` says which device of it each of the program is, where that is known:
-    the numbers in its steps are those of the slice.
+    that it was compiled for, ``whose_schedule`` what was made of its text before it was lowered, and ``device_order``
+    says which device of it each of the program is, where that is known: the numbers in its steps are those of the
+    slice.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     warnings: tuple[str, ...] = ()
     file: str = ""
     provenance: Provenance | None = None
+    whose_schedule: Schedule = "given"
     topology: str = ""
     device_order: tuple[int, ...] = ()
     format: str = FORMAT

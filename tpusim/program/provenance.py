@@ -6,8 +6,13 @@ from typing import Literal
 
 import msgspec
 
-Compiler = Literal["tpu", "tpusim", "cpu", "gpu", "another", "none"]
-"""What scheduled a text: the TPU compiler, tpusim, XLA's backend for another processor, something else, or nothing."""
+Compiler = Literal["tpu", "tpusim", "cpu", "gpu", "xla", "another", "none"]
+"""What scheduled a text: the TPU compiler, tpusim, XLA's backend for CPUs, for GPUs, or for one of them that the text
+does not tell, something else, or nothing.
+"""
+
+Schedule = Literal["given", "retiled", "compiled"]
+"""Whose schedule a program runs under: that of its text, the same with tiles chosen anew, or one that tpusim made."""
 
 MEGACORE = "-megacore"
 """What the name of a chip ends with whose two cores run one program together, where they need not."""

@@ -12,6 +12,8 @@ from tpusim.limits import PROGRAM_BYTES, shown
 from tpusim.program.module import FORMAT, Program, written_steps
 from tpusim.program.verify import verify_once
 
+_LOOKED_AT = 1 << 10
+
 _MOST_STEPS, _MOST_TIMES = 2**13, 4
 """What is shared in memory is written out for each step that holds it: calls of calls would fill any disk.
 
@@ -23,6 +25,18 @@ class _Versioned(msgspec.Struct):
     """Any object that says what it is."""
 
     format: str
+
+
+def is_lowered(text: bytes) -> bool:
+    """Return whether the bytes of a file hold a lowered program, of this version or another."""
+    # HLO text is looked at no further than its first character.
+    if not text[:_LOOKED_AT].lstrip().startswith(b"{"):
+        return False
+    try:
+        found = msgspec.json.decode(text, type=_Versioned).format
+    except (ValueError, RecursionError):
+        return False
+    return found.startswith(FORMAT.rpartition("-")[0])
 
 
 def save_program(program: Program, path: str | Path) -> None:

@@ -7,6 +7,7 @@ from tpusim.program.provenance import Provenance
 _OTHERS = {
     "cpu": "by XLA's backend for CPUs, not for a TPU",
     "gpu": "by XLA's backend for GPUs, not for a TPU",
+    "xla": "by XLA for another processor than a TPU",
     "another": "not by a TPU compiler, which would have tiled its arrays",
     "none": "by nobody: the text is not scheduled",
 }

@@ -7,13 +7,14 @@ compiler tiles layouts, and all of its layouts are tiled, scalars too. What tell
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
 import msgspec
 
 from tpusim.hardware.load import chip_names, read_config, shipped_value
 from tpusim.ir.attributes import BackendConfig
-from tpusim.ir.module import Module
+from tpusim.ir.module import Instruction, Module
 from tpusim.program.provenance import BOOSTED, MEGACORE, Compiler, Provenance
 from tpusim.semantics.marks import COMPILED_FOR, RETILED_FOR, mark_of
 from tpusim.shapes.layout import Layout
@@ -25,6 +26,9 @@ _MARKS: dict[Compiler, tuple[str, ...]] = {
 }
 """What other backends write into ``backend_config`` or name the targets of custom calls."""
 
+
+_OF_JAX = ("allow_spmd_sharding_propagation_to_parameters", "allow_spmd_sharding_propagation_to_output")
+"""What JAX asks of XLA in every compilation: XLA's text says it in its first line, and nobody writes it by hand."""
 
 _NEWER = '"buffering_level"'
 
@@ -62,7 +66,8 @@ def _by_signs(module: Module, stated: str, version: str) -> Provenance:
         targets = {str(i.attributes.get("custom_call_target", "")) for i in instructions}
         notes = configs | targets
         marked = (name for name, marks in _MARKS.items() if any(mark in note for note in notes for mark in marks))
-        return Provenance(compiler=next(marked, "another"), stated=stated, version=version)
+        unmarked: Compiler = "xla" if _is_compiled_by_xla(module, instructions, layouts) else "another"
+        return Provenance(compiler=next(marked, unmarked), stated=stated, version=version)
     shown = [sign for sign in _signs().values() if _shows(sign, layouts, "\n".join(configs))]
     # Few configurations stand on many instructions: each is asked once.
     scoped_bytes = max((BackendConfig.decode(config).scoped_vmem_end_bytes for config in configs), default=0)
@@ -74,6 +79,15 @@ def _by_signs(module: Module, stated: str, version: str) -> Provenance:
     chip = (named or possible)[0] if named or len(possible) == 1 else ""
     signs = tuple(sign.shows for sign in shown)
     return Provenance(compiler="tpu", chip=chip, possible=tuple(possible), signs=signs, stated=stated, version=version)
+
+
+def _is_compiled_by_xla(module: Module, instructions: Iterable[Instruction], layouts: set[Layout]) -> bool:
+    """Return whether XLA has compiled a scheduled module, whatever the processor: a backend may leave no note.
+
+    Before any compiler JAX's text has no fusions; and a text may have been printed without layouts.
+    """
+    asked = any(key in module.attributes for key in _OF_JAX)
+    return asked and bool(layouts) and any(one.opcode == "fusion" for one in instructions)
 
 
 def keeps_outputs_apart(module: Module) -> bool:

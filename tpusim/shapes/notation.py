@@ -1,6 +1,6 @@
 """Shapes from text: the notation of HLO, and of XLA's documents where it differs.
 
-Nearly every shape of a program is an ordinary array that has been seen before. ``parse_shape`` therefore is a cache,
+Nearly every shape of a program is an ordinary array that has been seen before. ``parse_shape`` therefore has a cache,
 behind it one regular expression for ordinary arrays, and behind that a reader of the whole grammar.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from tpusim.errors import ProgramError
+from tpusim.errors import ConfigError, ProgramError
 from tpusim.shapes.dtype import DTYPES, DType, unknown_dtype
 from tpusim.shapes.layout import COMBINE, Layout, SplitConfig, validate_layout
 from tpusim.shapes.reader import Reader, skip_blanks
@@ -35,14 +35,21 @@ _DIM_LEVEL = re.compile(r"[DCSH]\+?~?")
 _STAR = re.compile(r"[*\u2217]|-1(?!\d)")
 
 
-# A large program has a few thousand distinct shapes; the bound is for processes that read many programs.
-@lru_cache(maxsize=1 << 16)
 def parse_shape(text: str) -> Shape:
     """Return the shape that ``text`` states, e.g. ``bf16[10,300]{1,0:T(8,128)(2,1)}``.
 
     Besides what HLO text may hold, the spellings of XLA's document "Tiled layout" are read: upper-case type names and
-    tiles without ``T``. Raises ``ProgramError``, with the place in ``text``, for anything else.
+    tiles without ``T``. Raises ``ProgramError``, with the place in ``text``, for anything else, and ``ConfigError`` for
+    what is no text.
     """
+    if not isinstance(text, str):
+        raise ConfigError(f"shape: expected a text such as 'bf16[10,300]', found {text!r:.80}")
+    return _shape_of(text)
+
+
+# A large program has a few thousand distinct shapes; the bound is for processes that read many programs.
+@lru_cache(maxsize=1 << 16)
+def _shape_of(text: str) -> Shape:
     shape, end = parse_shape_prefix(text, 0)
     if skip_blanks(text, end) != len(text):
         Reader(text, end).fail("the end of the shape")

@@ -16,6 +16,7 @@ from tpusim.errors import ProgramError, SimulationError, UnsupportedError
 from tpusim.hardware.array import Array
 from tpusim.program.layers import Layer
 from tpusim.systolic.closed_form import Folds, cut_folds, run_gemm, share_folds
+from tpusim.systolic.memory.demands import kept_rows
 from tpusim.systolic.output_stationary import run_output_stationary
 from tpusim.systolic.registers import Operands, Values
 from tpusim.systolic.weight_stationary import run_weight_stationary
@@ -148,11 +149,14 @@ def _span(is_busy: Values) -> int:
 
 
 def count_layer(layer: Layer, array: Array) -> ArrayRun:
-    """Return what a product of random whole numbers took, cycle by cycle.
+    """Return what a product of random whole numbers took, cycle by cycle; the array is fed the rows that are kept.
 
-    Raises UnsupportedError if that would take all memory or all day, and SimulationError if the array's values are not
-    the product, which would be a fault of this model.
+    Raises UnsupportedError if that would take all memory or all day, and where columns keep rows of their own; and
+    SimulationError if the array's values are not the product, which would be a fault of this model.
     """
+    if layer.rowwise:
+        found = "columns keep different rows, of which an element would have to choose what it multiplies"
+        raise UnsupportedError(f"layer {layer.name!r}: {found}: use --model fast")
     elements = layer.m * layer.k + layer.k * layer.n + layer.m * layer.n
     cycles = run_gemm(layer, array).cycles
     if elements > _MOST_ELEMENTS or cycles > _MOST_CYCLES:
@@ -161,7 +165,9 @@ def count_layer(layer: Layer, array: Array) -> ArrayRun:
     # Small enough that sums of them are exact in f32, in any order.
     rng = np.random.default_rng(0)
     lhs, rhs = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((layer.m, layer.k), (layer.k, layer.n)))
-    run = run_cycle_by_cycle(lhs, rhs, array)
+    kept = kept_rows(layer)
+    rhs[np.setdiff1d(np.arange(layer.k), kept)] = 0
+    run = run_cycle_by_cycle(lhs[:, kept], rhs[kept], array)
     if not _is_product(run.values, lhs, rhs, rng):
         wrong = np.argwhere(run.values != lhs @ rhs)[0].tolist()
         raise SimulationError(f"layer {layer.name!r}: the array's values differ from NumPy's, first at {wrong}")

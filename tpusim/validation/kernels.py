@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
 
 from msgspec import Meta, structs
 
@@ -29,7 +29,7 @@ from tpusim.program.provenance import BOOSTED
 from tpusim.program.steps import Kernel
 from tpusim.timeline.records import busy_ps
 from tpusim.units import ps_to_us
-from tpusim.validation.rows import FileName, Number, Row, read_rows
+from tpusim.validation.rows import Amount, FileName, Positive, Row, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -74,11 +74,11 @@ class _CaseRow(Row, frozen=True, kw_only=True):
     """A row as it stands in an index; the times in microseconds."""
 
     program: FileName
-    measured_us: Number
+    measured_us: Positive
     chip: str = ""
     what: Annotated[_Taken, Meta(description=f"one of {', '.join(filter(None, get_args(_Taken)))}")] = ""
-    launch_floor_us: Number = 0.0
-    xla_estimated_cycles: Number = 0.0
+    launch_floor_us: Amount = 0.0
+    xla_estimated_cycles: Amount = 0.0
     shapes: str = ""
     op: str = ""
     kind: str = ""
@@ -93,11 +93,34 @@ class _CaseRow(Row, frozen=True, kw_only=True):
         """The bounds of a tile that are stated, by their key in ``window_config``."""
         return {name: getattr(self, column) for column, name in _BOUNDS.items() if getattr(self, column)}
 
+    @property
+    def above_us(self) -> float:
+        """What was measured above the launch floor."""
+        return self.measured_us - self.launch_floor_us
+
+    @property
+    def is_floor(self) -> bool:
+        """Whether the row is all launch floor, as far as the clock tells."""
+        return bool(self.launch_floor_us) and self.above_us < LEAST_ABOVE_FLOOR_US
+
+
+class Index(NamedTuple):
+    """The rows of an index that say something, and of each that is all launch floor its chip, if it states one."""
+
+    cases: list[Case]
+    at_floor: list[str]
+
+
+def read_index(index: str | Path) -> Index:
+    """Return what an index has; raise ConfigError for a file that is none."""
+    rows = read_rows(index, _CaseRow)
+    cases = [_case(Path(index).parent, row) for row in rows if not row.is_floor]
+    return Index(cases, [measured_as(row.chip) for row in rows if row.is_floor])
+
 
 def read_cases(index: str | Path) -> list[Case]:
     """Return the rows of an index that say something; raise ConfigError for a file that is no index."""
-    cases = [_case(Path(index).parent, row) for row in read_rows(index, _CaseRow)]
-    return [case for case in cases if case is not None]
+    return read_index(index).cases
 
 
 def measured_as(chip_name: str) -> str:
@@ -156,12 +179,9 @@ def predict_all(cases: Iterable[Case], chips: Callable[[str], Chip], progress: C
     return outcomes
 
 
-def _case(folder: Path, row: _CaseRow) -> Case | None:
-    """Return one row of an index, or None for one that is all launch floor."""
+def _case(folder: Path, row: _CaseRow) -> Case:
+    """Return one row of an index."""
     path = folder / row.program
-    above_us = row.measured_us - row.launch_floor_us
-    if above_us <= 0 or (row.launch_floor_us and above_us < LEAST_ABOVE_FLOOR_US):
-        return None
     try:
         module = _load(path)
     except ProgramError as error:
@@ -172,11 +192,11 @@ def _case(folder: Path, row: _CaseRow) -> Case | None:
     tiled = structs.replace(module, computations=_with_bounds(module, bounds)) if bounds else module
     return Case(
         path=path,
-        chip=_operating_point(chip, module, above_us),
+        chip=_operating_point(chip, module, row.above_us),
         family=f"{generation_of(chip)} {_kind(row, module)}",
         shapes=row.shapes or " ".join(row.bounds.values()),
         what=row.what,
-        measured_us=above_us,
+        measured_us=row.above_us,
         compiler_cycles=int(row.xla_estimated_cycles),
         # Of "owner/name@commit:file" the repository is what a reader needs.
         source=row.source.partition("@")[0],

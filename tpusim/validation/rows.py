@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 # What is larger is no measurement but inf; nan is outside of any range.
 _MOST = 1e300
 
-Number = Annotated[float, Meta(ge=-_MOST, le=_MOST, description="a number")]
+Amount = Annotated[float, Meta(ge=0, le=_MOST, description="a number from 0")]
 Positive = Annotated[float, Meta(ge=1e-9, le=1e15, description="a number from 1e-9 to 1e15")]
 Bytes = Annotated[int, Meta(ge=0, description="a number of bytes")]
 FileName = Annotated[str, Meta(min_length=1, description="the name of a file beside the index")]

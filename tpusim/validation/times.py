@@ -9,7 +9,7 @@ from tpusim.analysis.accuracy import Validation, validation
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import load_chip, resolve_chip_name
 from tpusim.validation.collectives import cross_validate, predict_collectives
-from tpusim.validation.kernels import measured_as, predict_all, read_cases
+from tpusim.validation.kernels import measured_as, predict_all, read_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,18 +38,22 @@ def validate(
         _require(found, indexes, wanted)
         by_row, by_source = zip(*(cross_validate(path, load_chip) for path in indexes), strict=True)
         return validation(found, row_held_out=_of(wanted, by_row), source_held_out=_of(wanted, by_source))
-    cases = [case for path in indexes for case in read_cases(path) if wanted in (None, case.chip)]
-    _require(cases, indexes, wanted)
+    found_in = [read_index(path) for path in indexes]
+    cases = [case for found in found_in for case in found.cases if wanted in (None, case.chip)]
+    # A row that is left out is read no further: without a chip of its own it may be of any.
+    at_floor = sum(wanted in (None, chip) or not chip for found in found_in for chip in found.at_floor)
+    _require(cases, indexes, wanted, at_floor)
     report = progress or (lambda done, count: None)
-    return validation(predict_all(cases, load_chip, lambda done: report(done, len(cases))))
+    return validation(predict_all(cases, load_chip, lambda done: report(done, len(cases))), at_floor)
 
 
 def _of(chip: str | None, outcomes: Sequence[Sequence[Outcome]]) -> list[Outcome]:
     return [row for rows in outcomes for row in rows if chip in (None, row.chip)]
 
 
-def _require(rows: Sequence[object], indexes: Sequence[str | Path], chip: str | None) -> None:
+def _require(rows: Sequence[object], indexes: Sequence[str | Path], chip: str | None, at_floor: int = 0) -> None:
     """Refuse indexes without a row of the chip that was asked for."""
     if not rows:
         of_chip = f" of {chip}" if chip else ""
-        raise ConfigError(f"{', '.join(map(str, indexes))}: expected measured rows{of_chip}, found none")
+        but = f" but {at_floor} that are all launch floor" if at_floor else ""
+        raise ConfigError(f"{', '.join(map(str, indexes))}: expected measured rows{of_chip}, found none{but}")

@@ -48,7 +48,7 @@ _ANSWERS = (
     "run --quiet --counts out.yaml",
     "run --stop-after lowering",
     "run --stop-after machine",
-    "run --quiet --save out.json --links links.csv",
+    "run --quiet --save out.json --links links.json",
     "run --quiet --default-trip-count 7 --infeed-pace 50us",
     "run --quiet --schedule compiled",
     "diff --chip v5e --chip v6e",

@@ -42,9 +42,13 @@ def allow_plugin(*packages: str) -> None:
     be a package's name.
     """
     for package in packages:
-        if not all(part.isidentifier() for part in package.split(".")):
-            raise ConfigError(f"plugin: expected the name of a package such as mypackage, found {package!r}")
+        if not _is_package_name(package):
+            raise ConfigError(f"plugin: expected the name of a package such as mypackage, found {package!r:.80}")
         _ALLOWED[package] = None
+
+
+def _is_package_name(found: object) -> bool:
+    return isinstance(found, str) and all(part.isidentifier() for part in found.split("."))
 
 
 def allowed_plugins() -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from tpusim.pipeline.answers.users import Users, instruction_of, stated_users, u
 from tpusim.pipeline.chip_choice import choose_chip, provenance_of
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.schedules import front_end_form
-from tpusim.pipeline.stages import load, lower, simulate
+from tpusim.pipeline.stages import load_module, lower, simulate
 from tpusim.pipeline.targets import target_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.layout_choices import LayoutChoice, UsedLayouts, layout_choice, ranked
@@ -70,7 +70,7 @@ def layouts_in(program: Module | str | Path, name: str, chip: Chip | str | None 
     fusion, is looked up there. ``NAME#0`` is the first element of a tuple.
     Raises ConfigError where it is no array, or nothing that can stand alone uses it; see ``users_in``.
     """
-    module = program if isinstance(program, Module) else load(program)
+    module = load_module(program)
     if module.is_scheduled:
         users = users_in(module, name)
         return _as_run(users, simulate(module, chip, allow_overflow=True))

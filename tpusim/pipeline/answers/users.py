@@ -94,13 +94,22 @@ class Array(NamedTuple):
 
 
 _Rule = Callable[[Array, Use], Op]
-USES: dict[str, _Rule] = {}
-"""By its word what a use makes of an array."""
 
 
-def _use(word: str) -> Callable[[_Rule], _Rule]:
+class _Known(NamedTuple):
+    """What a use makes of an array, and whether a number beside its dimensions says anything."""
+
+    make: _Rule
+    takes_amount: bool
+
+
+USES: dict[str, _Known] = {}
+"""By its word what a use is."""
+
+
+def _use(word: str, takes_amount: bool = False) -> Callable[[_Rule], _Rule]:
     def enter(rule: _Rule) -> _Rule:
-        USES[word] = rule
+        USES[word] = _Known(rule, takes_amount)
         return rule
 
     return enter
@@ -141,7 +150,9 @@ def _parsed(text: str, array: ArrayShape) -> tuple[_Rule, Use]:
         raise ConfigError(f"used-by: elementwise takes all dimensions, and names none, found {text!r}")
     if not dimensions and word != "elementwise":
         raise ConfigError(f"used-by: expected a dimension of {array}, as in {word}:0, found {text!r}")
-    return USES[word], Use(dimensions, int(amount or 0))
+    if amount and not USES[word].takes_amount:
+        raise ConfigError(f"used-by: {word} takes dimensions and no number beside them, found {text!r}")
+    return USES[word].make, Use(dimensions, int(amount or 0))
 
 
 @_use("elementwise")
@@ -159,7 +170,7 @@ def _sum(x: Op, y: Op) -> Op:
     return x.builder.add(x, y)
 
 
-@_use("dot")
+@_use("dot", takes_amount=True)
 def _dot(array: Array, use: Use) -> Op:
     sizes = [array.shape.dimensions[d] for d in use.dimensions]
     other = array.argument((*sizes, use.amount or sizes[-1]), str(array.shape.dtype))
@@ -167,11 +178,13 @@ def _dot(array: Array, use: Use) -> Op:
     return array.op.builder.dot_general(array.op, other, summed)
 
 
-@_use("gather")
+@_use("gather", takes_amount=True)
 def _gather(array: Array, use: Use) -> Op:
     (row, *others), sizes = use.dimensions, array.shape.dimensions
     if others:
         raise ConfigError(f"used-by: expected one dimension along which rows are taken, found {use.dimensions}")
+    if not sizes[row]:
+        raise ConfigError(f"used-by: expected a dimension that has rows, found {row} of {array.shape}")
     return array.op.builder.gather(
         array.op,
         array.argument((use.amount or sizes[row], 1), "s32"),
@@ -183,14 +196,20 @@ def _gather(array: Array, use: Use) -> Op:
     )
 
 
-@_use("slice")
+@_use("slice", takes_amount=True)
 def _slice(array: Array, use: Use) -> Op:
     sizes = [(use.amount or 1) if d in use.dimensions else size for d, size in enumerate(array.shape.dimensions)]
+    for d, (size, whole) in enumerate(zip(sizes, array.shape.dimensions, strict=True)):
+        if size > whole:
+            raise ConfigError(f"used-by: expected at most {whole} along dimension {d} of {array.shape}, found {size}")
     return array.op.builder.dynamic_slice(array.op, [array.argument((), "s32") for _ in sizes], sizes)
 
 
 @_use("transpose")
 def _transpose(array: Array, use: Use) -> Op:
+    if len(use.dimensions) != array.shape.rank:
+        found = f"found {len(use.dimensions)} of {array.shape.rank}"
+        raise ConfigError(f"used-by: expected each dimension of {array.shape} once, in its new order, {found}")
     return array.op.builder.transpose(array.op, use.dimensions)
 
 

@@ -26,6 +26,8 @@ def render_accuracy(found: Validation, console: Printer) -> None:
             f"all rows: {means['all']:.1%}; {means['row_held_out']:.1%} if the efficiency of links and the launch are "
             f"fitted without the row, {means['source_held_out']:.1%} without its whole source"
         )
+    if found.rows_at_floor:
+        console.print(f"left out, hardly longer than an empty launch by the host's clock: {found.rows_at_floor:,} rows")
     for text in _estimated(found.rows):
         console.print(escape(text), soft_wrap=True)
     console.print()

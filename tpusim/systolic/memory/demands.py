@@ -60,7 +60,7 @@ class Demand(NamedTuple):
     def shape(self) -> tuple[int, int]:
         """Rows and columns as the array sees them."""
         along = self.layer.m if self.is_left else self.layer.n
-        inner = len(_kept_rows(self.layer)) if self.is_left else self.layer.inner
+        inner = len(kept_rows(self.layer)) if self.is_left else self.layer.inner
         return (inner, along) if self.turned == self.is_left else (along, inner)
 
     def requests(self, fold_lines: int) -> Requests:
@@ -74,7 +74,7 @@ class Demand(NamedTuple):
             assert layer.rowwise
             return list_kept(layer.rowwise.group, layer.k, np.array(layer.rowwise.kept(columns)), rows)
         if layer.convolution:
-            return list_pixels(layer.convolution, np.arange(layer.m), _kept_rows(layer), self.turned)
+            return list_pixels(layer.convolution, np.arange(layer.m), kept_rows(layer), self.turned)
         return list_elements(rows, columns)
 
     def first_line(self) -> int:
@@ -178,7 +178,7 @@ def _trapezes(lengths: Values, widths: Values, firsts: Values, lines: int) -> Va
     return (begun - ended).ravel()
 
 
-def _kept_rows(layer: Layer) -> Values:
+def kept_rows(layer: Layer) -> Values:
     """Return the rows of the right operand that are kept."""
     rows = np.arange(layer.k)
     if layer.rowwise:
@@ -190,12 +190,12 @@ def _left_words(layer: Layer) -> int:
     """Return how many words the left operand is made of, as far as they meet a kept row."""
     shape = layer.convolution
     if not shape:
-        return layer.m * len(_kept_rows(layer))
+        return layer.m * len(kept_rows(layer))
     if layer.rowwise or layer.inner == layer.k:
         high, wide = shape.positions
         rows = _seen(high, shape.stride, shape.filter_height, shape.height)
         return rows * _seen(wide, shape.stride, shape.filter_width, shape.width) * shape.channels
-    found = list_pixels(shape, np.arange(layer.m), _kept_rows(layer), turned=False).addresses()
+    found = list_pixels(shape, np.arange(layer.m), kept_rows(layer), turned=False).addresses()
     return len(np.unique(found[found >= 0]))
 
 
