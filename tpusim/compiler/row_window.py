@@ -9,11 +9,11 @@ of 2n - 1, with three dimensions (from 128 to 8,192 elements) and not with two, 
 
 from __future__ import annotations
 
-from tpusim.compiler.decompose.build import only_opcode
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.ops import IDEMPOTENT
+from tpusim.semantics.combining import sole_opcode
 
 
 def make_row_windows(draft: Draft, target: Target) -> None:
@@ -60,4 +60,4 @@ def _big(node: Node) -> list[int]:
 
 def _is_idempotent(graph: Graph, reduce: Node) -> bool:
     """Return whether no order or count of the row's elements matters to a reduction."""
-    return only_opcode(graph.draft, reduce.attributes["to_apply"]) in IDEMPOTENT
+    return sole_opcode(graph.draft.graphs, reduce.attributes["to_apply"]) in IDEMPOTENT

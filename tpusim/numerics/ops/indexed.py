@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from tpusim.compiled import njit
 from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import Array, compute_type, computes
-from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, lifted_list
+from tpusim.numerics.scalar_computation import binary_opcode, lifted_list
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import put_at, take_at, word_type
+from tpusim.semantics.combining import REPLACE
 from tpusim.shapes.shape import TupleShape
 
 Places = NDArray[np.int64]
