@@ -7,6 +7,7 @@ in one walk: it is *lifted*. The usual computations of two parameters are known 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from types import GeneratorType
 from typing import Any
 
@@ -162,6 +163,7 @@ def _one_by_one(site: Site, arrays: Sequence[Any]) -> Any:
     # are rare and their arrays small.
     wide = np.broadcast_arrays(*arrays)
     shape, root = wide[0].shape, site.computation.root
+    site.device.work.apply(site.computation.name, prod(shape))
     results = [np.empty(shape, numpy_dtype(leaf.dtype)) for leaf in leaves(root.shape)]
     for index in np.ndindex(shape):
         scalars = [array[(*index, ...)] for array in wide]
