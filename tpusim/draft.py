@@ -161,6 +161,10 @@ class Graph:
                 made[node] = self.clone(node, [made[operand] for operand in node.operands])
         return made[called.root]
 
+    def operands_of(self, node: Node) -> list[Node]:
+        """Return the operands of a node, which a computation of a module has to look up."""
+        return node.operands
+
     def replace(self, old: Node, new: Node) -> None:
         """Let all users of ``old`` use ``new``."""
         for user in list(old.users):

@@ -121,8 +121,8 @@ COMPUTED_INSTRUCTIONS: Final = Limit("instructions to compute", 2**21, least=0)
 """With each trip of a loop counted once: calls of calls multiply, and one takes some microseconds at least."""
 
 LOOPED_INSTRUCTIONS: Final = 2**20
-"""What trips of loops compute, unless it is said how many one may make: of small arrays some seconds, and for ever of a
-loop that never ends."""
+"""What trips of loops compute, and what is applied to one element after the other, unless it is said how many trips one
+may make: of small arrays some seconds, and for ever of a loop that never ends."""
 
 WINDOW_STEPS: Final = Limit("elements of a window to look at one by one", 2**18, least=0)
 """Where a computation of its own compares them: each takes some tens of microseconds."""

@@ -55,6 +55,26 @@ def test_all_reduce_of_the_document() -> None:
         np.testing.assert_array_equal(result, [4.0, 7.75])
 
 
+CALLED = ADD.replace("f32", "bf16") + (
+    "f {\n  a = bf16[] parameter(0)\n  b = bf16[] parameter(1)\n  ROOT c = bf16[] call(a, b), to_apply=add\n}\n"
+)
+WIDENED = (
+    "f {\n  a = bf16[] parameter(0)\n  b = bf16[] parameter(1)\n  c = f32[] convert(a)\n  d = f32[] convert(b)\n"
+    "  s = f32[] add(c, d)\n  ROOT r = bf16[] convert(s)\n}\n"
+)
+
+
+@pytest.mark.parametrize("spelling", [CALLED, WIDENED], ids=["call", "convert"])
+@pytest.mark.parametrize("instruction", ["all-reduce(x)", "reduce-scatter(x), dimensions={0}"])
+def test_a_sum_over_devices_is_rounded_once_however_it_is_written(instruction: str, spelling: str) -> None:
+    """256 and two ones are 258; rounded after every step they would stay at 256."""
+    size = 3 if instruction.startswith("all") else 1
+    root = f"ROOT r = bf16[{size}] {instruction}, replica_groups={{{{0,1,2}}}}, to_apply=f"
+    module = module_of("x = bf16[3] parameter(0)", root, before=spelling)
+    inputs = [[np.full(3, value, ml_dtypes.bfloat16)] for value in (256, 1, 1)]
+    assert [result.astype(int).tolist() for result in run(module, inputs)] == [[258] * size] * 3
+
+
 def test_all_gather_of_the_document() -> None:
     """[1.0, 2.5] and [3.0, 5.25] one after the other on both."""
     program = on_array("f32[2]", lambda b, x: b.all_gather(x, 0, 2))

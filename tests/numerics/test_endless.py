@@ -123,6 +123,68 @@ def test_a_kernel_that_does_not_end_is_stopped(monkeypatch):
 
 
 _TWO = "  x = f32[] parameter(0)\n  y = f32[] parameter(1)\n"
+SMOOTH = f"f {{\n{_TWO}  e = f32[] cosine(y)\n  ROOT z = f32[] add(x, e)\n}}"
+LOOKED_UP = """f {
+  x = s32[] parameter(0)
+  t = f32[2] constant({1, 2})
+  e = f32[1] dynamic-slice(t, x), dynamic_slice_sizes={1}
+  ROOT z = f32[] reshape(e)
+}"""
+PAIRS = f"""f {{
+{_TWO.replace("f32[]", "f32[2]")}  z = f32[2] add(x, y)
+  ROOT t = (f32[2], f32[2]) tuple(z, z)
+}}"""
+ONE_BY_ONE = [
+    (SMOOTH, "f32[]", "reduce(u, z), dimensions={0}, to_apply=f"),
+    (SMOOTH, "f32[1]", "reduce-window(u, z), window={size=20000}, to_apply=f"),
+    (
+        SMOOTH,
+        "f32[2]",
+        "scatter(b, i, u), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},"
+        " index_vector_dim=1, to_apply=f",
+    ),
+    (
+        SMOOTH.replace("ROOT ", "").replace("}", "  ROOT t = (f32[], f32[]) tuple(e, z)\n}"),
+        "(f32[20000], f32[])",
+        "scan(u, z), dimensions={0}, num_carries=1, to_apply=f",
+    ),
+    (PAIRS, "(f32[20000,2], f32[2])", "scan(p, b), dimensions={0}, num_carries=1, to_apply=f"),
+    (LOOKED_UP, "f32[20000]", "map(r), dimensions={0}, to_apply=f"),
+]
+
+
+@pytest.mark.parametrize(("computation", "shape", "made"), ONE_BY_ONE)
+def test_elements_that_are_taken_one_by_one_count_as_well(monkeypatch, computation, shape, made):
+    """What compiled code does not know takes as long as trips of a loop: it is refused, with a place."""
+    monkeypatch.setattr(execute, "LOOPED_INSTRUCTIONS", 30_000)
+    lines = [
+        "b = f32[2] parameter(0)",
+        "u = f32[20000] parameter(1)",
+        "p = f32[20000,2] broadcast(u), dimensions={0}",
+        "r = s32[20000] convert(u)",
+        "i = s32[20000,1] reshape(r)",
+        "z = f32[] constant(0)",
+        f"ROOT m = {shape} {made}",
+    ]
+    module = parse("\n".join(["HloModule m\n", computation, "\nENTRY e {", *lines, "}\n"]))
+    inputs = [np.zeros(2, np.float32), np.zeros(20000, np.float32)]
+    with pytest.raises(SimulationError, match=r"'f', element by element, takes more than .*; --max-iter") as caught:
+        tpusim.execute(module, inputs)
+    assert caught.value.span is not None
+    tpusim.execute(module, inputs, max_iterations=1)
+
+
+@pytest.mark.slow
+def test_compiled_turns_take_no_time_to_speak_of():
+    """A call of NumPy's for each operation would take half a minute."""
+    squares = SMOOTH.replace("cosine(y)", "multiply(y, y)")
+    entry = "ENTRY e {\n  u = f32[2000000] parameter(0)\n  z = f32[] constant(0)\n  ROOT r = f32[] "
+    text = f"HloModule m\n\n{squares}\n\n{entry}reduce(u, z), dimensions={{0}}, to_apply=f\n}}\n"
+    before = process_time()
+    tpusim.execute(parse(text), [np.ones(2_000_000, np.float32)])
+    assert process_time() - before < 20
+
+
 SELECTS = (
     f"g {{\n{_TWO}  ROOT z = f32[] add(x, y)\n}}\n\ns {{\n{_TWO}  ROOT z = pred[] compare(x, y), direction=GE\n}}\n",
     "select-and-scatter(b, u, z), window={size=3000x3000}, select=s, scatter=g",

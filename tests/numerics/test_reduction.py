@@ -119,6 +119,47 @@ def test_bf16_is_summed_in_f32_and_rounded_once() -> None:
     assert float(run_ours(text, [ones, zero])[0]) == 512
 
 
+SPELLINGS = {
+    "call": computation("add", "bf16", "g")
+    + "\n\n"
+    + computation("add", "bf16").replace("add(a, b)", "call(a, b), to_apply=g"),
+    "convert": """f {
+  a = bf16[] parameter(0)
+  b = bf16[] parameter(1)
+  c = f32[] convert(a)
+  d = f32[] convert(b)
+  s = f32[] add(c, d)
+  ROOT r = bf16[] convert(s)
+}""",
+}
+"""Sums of bf16 as other texts have them."""
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "reduce(p0, p1), dimensions={0}, to_apply=f",
+        "reduce-window(p0, p1), window={size=512}, to_apply=f",
+        "scatter(p2, p3, p0), update_window_dims={}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0},"
+        " index_vector_dim=1, to_apply=f",
+        "select-and-scatter(p2, p0, p1), window={size=512 pad=511_511}, select=first, scatter=f",
+    ],
+)
+def test_a_sum_is_rounded_once_however_it_is_written(instruction: str, spelling: str) -> None:
+    """512 ones are 512 where the computation is a call of an addition, or one in f32 between conversions."""
+    rank = "" if instruction.startswith("reduce(") else "1"
+    shapes = ["bf16[512]", "bf16[]", "bf16[1]", "s32[512,1]"]
+    first = (
+        computation("compare", "bf16", "first")
+        .replace("c = bf16[] ", "c = pred[] ")
+        .replace(")\n}", "), direction=GE\n}")
+    )
+    text = program(f"bf16[{rank}]", instruction, shapes, SPELLINGS[spelling], first)
+    inputs = [np.ones(512, ml_dtypes.bfloat16), *(np.zeros(n, ml_dtypes.bfloat16) for n in ((), 1))]
+    assert float(run_ours(text, [*inputs, np.zeros((512, 1), np.int32)])[0].reshape(())) == 512
+
+
 def test_the_initial_value_says_in_which_type_to_sum() -> None:
     """Compiled programs sum bf16 into f32: 257 is no bf16."""
     text = program(

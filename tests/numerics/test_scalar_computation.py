@@ -11,7 +11,8 @@ import pytest
 from tests.numerics.one_instruction import computation, numbered, program
 from tests.numerics.oracle import run_ours
 from tpusim.numerics.registry import compute_type
-from tpusim.numerics.scalar_computation import REPLACE, binary_opcode
+from tpusim.numerics.scalar_computation import binary_opcode
+from tpusim.semantics.combining import REPLACE
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -10,14 +11,15 @@ from tpusim.errors import SimulationError
 from tpusim.numerics.ops import control
 from tpusim.numerics.scalar_loops import ScalarLoop
 
-TYPES = {"s8": np.int8, "u8": np.uint8, "s32": np.int32, "u32": np.uint32, "s64": np.int64, "f32": np.float32}
+FLOATS = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
+TYPES = {"s8": np.int8, "u8": np.uint8, "s32": np.int32, "u32": np.uint32, "s64": np.int64, **FLOATS}
 OPERATIONS = "add subtract multiply divide maximum minimum remainder and or xor shift-left select".split()
 SHIFTS = {"s": "shift-right-arithmetic", "u": "shift-right-logical"}
 CASES = [
     (dtype, operation)
     for dtype in TYPES
-    for operation in (*OPERATIONS, *((SHIFTS[dtype[0]],) if dtype != "f32" else ()))
-    if dtype != "f32" or operation not in ("and", "or", "xor", "shift-left", "remainder")
+    for operation in (*OPERATIONS, *((SHIFTS[dtype[0]],) if dtype not in FLOATS else ()))
+    if dtype not in FLOATS or operation not in ("and", "or", "xor", "shift-left", "remainder")
 ]
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-38, -3e-39, 3.4e38, 0.1, -7.0]
 
@@ -59,8 +61,9 @@ ENTRY e {{
 def pairs(dtype: str) -> list[list[np.generic]]:
     """Pairs of values: corners of the type, and what a generator draws."""
     kind, draw = TYPES[dtype], np.random.default_rng(7)
-    if dtype == "f32":
-        values = [kind(value) for value in SPECIAL]
+    if dtype in FLOATS:
+        with np.errstate(over="ignore"):
+            values = [kind(value) for value in SPECIAL]
     else:
         limits = np.iinfo(kind)
         values = [kind(value) for value in (0, 1, 3, limits.min, limits.max, kind(-1 & limits.max))]

@@ -18,13 +18,13 @@ from functools import reduce
 from operator import or_
 
 from tpusim.compiler.channels import put_behind
-from tpusim.compiler.decompose.build import only_opcode
 from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.kernels.places import BEFORE, waits
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import InstructionName
 from tpusim.ir.ops import ON_RINGS
+from tpusim.semantics.combining import sole_opcode
 from tpusim.semantics.device_groups import stated_groups
 from tpusim.semantics.infer.types import one_or_tuple
 from tpusim.semantics.marks import BY_SLICE
@@ -118,7 +118,7 @@ def _kind(draft: Draft, node: Node) -> object:
     Source: XLA, GetAllReduceKey.
     """
     is_single = node.opcode == "all-reduce" and isinstance(node.shape, ArrayShape)
-    opcode = only_opcode(draft, node.attributes["to_apply"]) if is_single else ""
+    opcode = sole_opcode(draft.graphs, node.attributes["to_apply"]) if is_single else ""
     if not opcode:
         return None
     flags = (str(node.attributes.get(name)) for name in ("use_global_device_ids", "constrain_layout"))

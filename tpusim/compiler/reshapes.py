@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-from tpusim.compiler.decompose.build import Build, only_opcode
+from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.simplify.rules import splat_text
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import ELEMENTWISE, SEES_BITS
+from tpusim.semantics.combining import sole_opcode
 from tpusim.shapes.shape import ArrayShape
 
 _MOVED = ELEMENTWISE - SEES_BITS - {"map"}
@@ -159,7 +160,7 @@ class _Move:
         parts = [group for group in self._touched(gone) if group not in whole]
         if not any(group.before and group.after for group in whole):
             return False
-        starts = _NEUTRAL.get(only_opcode(self._graph.draft, user.attributes["to_apply"]), ())
+        starts = _NEUTRAL.get(sole_opcode(self._graph.draft.graphs, user.attributes["to_apply"]), ())
         return not parts or splat_text(user.operands[1]) in starts
 
     def _moved(self, node: Node, moved: dict[Node, Node]) -> Node:

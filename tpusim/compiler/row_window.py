@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from math import inf, prod
 
-from tpusim.compiler.decompose.build import only_opcode
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.ops import IDEMPOTENT
+from tpusim.semantics.combining import sole_opcode
 
 
 def make_row_windows(draft: Draft, target: Target) -> None:
@@ -62,7 +62,7 @@ def _big(node: Node) -> list[int]:
 
 def _is_idempotent(graph: Graph, reduce: Node) -> bool:
     """Return whether no order or count of the row's elements matters to a reduction."""
-    return only_opcode(graph.draft, reduce.attributes["to_apply"]) in IDEMPOTENT
+    return sole_opcode(graph.draft.graphs, reduce.attributes["to_apply"]) in IDEMPOTENT
 
 
 # Questions about row windows, for what makes kernels.

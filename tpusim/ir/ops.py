@@ -396,6 +396,9 @@ CONTROL_FLOW: Final = _named("call conditional while")
 CALLS: Final = CONTROL_FLOW | _named("async-start fusion")
 """Run computations as parts of the program; what a reduction or a sort calls is applied to elements."""
 
+CALLS_ONE: Final = _named("call fusion")
+"""The result is what the computation that they call gives for their operands."""
+
 # By name: a row says which attributes an opcode has, but not what kind they are of.
 _CALLING_ATTRIBUTES = frozenset(
     "body branch_computations called_computations calls condition false_computation scatter select to_apply"

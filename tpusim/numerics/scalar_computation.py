@@ -7,6 +7,7 @@ in one walk: it is *lifted*. The usual computations of two parameters are known 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from types import GeneratorType
 from typing import Any
 
@@ -19,11 +20,9 @@ from tpusim.ir.ops import COMBINES, REARRANGES
 from tpusim.numerics.evaluate import rule_of, run_computation
 from tpusim.numerics.registry import Rule, element_type
 from tpusim.numerics.site import Run, Site
+from tpusim.semantics.combining import REPLACE, sole_opcode
 from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
-
-REPLACE = "replace"
-"""What ``binary_opcode`` calls a computation that returns its second parameter."""
 
 # Truth values add like or and multiply like and, and false comes before true.
 _OF_TRUTH_VALUES = {"add": "or", "multiply": "and", "maximum": "or", "minimum": "and", "xor": "xor"}
@@ -35,18 +34,11 @@ def binary_opcode(module: Module, name: str) -> str | None:
     One of ``add multiply maximum minimum and or xor``, or ``REPLACE``; on ``pred`` always one of ``and or xor`` or
     ``REPLACE``. ``None`` for every other computation.
     """
-    computation = module[name]
-    if len(computation.parameters) != 2:
-        return None
-    # A fusion or call around the opcode is not looked into: lifting treats it well enough.
-    root, names = computation.root, [parameter.name for parameter in computation.parameters]
-    if root.name == names[1]:
-        return REPLACE
-    if root.opcode not in COMBINES or sorted(root.operands) != sorted(names):
-        return None
-    if not isinstance(root.shape, ArrayShape) or root.shape.rank:
-        return None
-    return _OF_TRUTH_VALUES.get(root.opcode, root.opcode) if root.shape.dtype.is_pred else root.opcode
+    opcode, root = sole_opcode(module.by_name, name), module[name].root
+    if opcode not in COMBINES:
+        return opcode if opcode == REPLACE else None
+    is_truth = isinstance(root.shape, ArrayShape) and root.shape.dtype.is_pred
+    return _OF_TRUTH_VALUES.get(opcode, opcode) if is_truth else opcode
 
 
 def apply_lifted(site: Site, name: str, arrays: Sequence[Any]) -> Any:
@@ -171,6 +163,7 @@ def _one_by_one(site: Site, arrays: Sequence[Any]) -> Any:
     # are rare and their arrays small.
     wide = np.broadcast_arrays(*arrays)
     shape, root = wide[0].shape, site.computation.root
+    site.device.work.apply(site.computation.name, prod(shape))
     results = [np.empty(shape, numpy_dtype(leaf.dtype)) for leaf in leaves(root.shape)]
     for index in np.ndindex(shape):
         scalars = [array[(*index, ...)] for array in wide]

@@ -31,6 +31,10 @@ class Settings:
     seed: int = 0
 
 
+COMPILED = 1000
+"""Instructions on scalars that compiled code computes while a rule computes one."""
+
+
 @dataclass
 class Work:
     """What trips of loops may still come to, in instructions: a loop that never ends takes all of it.
@@ -49,6 +53,10 @@ class Work:
         """Count what a trip computes, or all trips if it is known how many; raise SimulationError if it is too much."""
         self.expect(amount, loop)
         self.left -= amount
+
+    def apply(self, name: str, times: float) -> None:
+        """Count a computation that is applied to so many elements, one after the other."""
+        self.spend(self.of(name) * times, f"{name!r}, element by element,")
 
     def expect(self, amount: float, loop: str) -> None:
         """Raise SimulationError if what trips are about to compute is too much."""

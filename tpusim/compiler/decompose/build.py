@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from tpusim.compiler.target import Target
-from tpusim.draft import Draft, Graph, Node
+from tpusim.draft import Graph, Node
 from tpusim.ir.attributes import (
     ComputationName,
     PaddingDimension,
@@ -16,7 +16,6 @@ from tpusim.ir.attributes import (
     WindowDimension,
 )
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import COMBINES
 from tpusim.semantics.infer.elementwise import COMPONENTS
 from tpusim.shapes.dtype import DTYPES, DType
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
@@ -261,17 +260,3 @@ _SINGLE = 32
 
 _DIGITS = 9
 _DIGITS_OF_DOUBLE = 17
-
-
-def only_opcode(draft: Draft, region: str) -> str:
-    """Return the opcode of a computation that does one thing to its two parameters, in either order if that is all one.
-
-    Nothing for any other, or where an opcode does not say it all, as that of a comparison.
-    """
-    graph = draft.graphs[region]
-    root, parameters = graph.root, graph.parameters
-    in_order = root.operands == parameters or (root.opcode in COMBINES and root.operands == parameters[::-1])
-    return root.opcode if in_order and len(parameters) == 2 and root.attributes.keys() <= _NO_MATTER else ""
-
-
-_NO_MATTER = frozenset({"metadata", "frontend_attributes", "origin"})

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tpusim.compiler.decompose.build import Build, only_opcode
+from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.compiler.simplify.rules import splat_text
 from tpusim.draft import Node
 from tpusim.ir.attributes import WindowDimension
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import COMBINES, IDEMPOTENT
+from tpusim.semantics.combining import sole_opcode
 from tpusim.semantics.scalars import literal_number
 
 
@@ -31,7 +32,7 @@ def cumulative(build: Build, node: Node) -> Node | None:
     (along,) = wide
     length = sizes[along]
     is_backward = window[along] == WindowDimension(length, 1, 0, length - 1)
-    opcode = only_opcode(build.graph.draft, node.attributes["to_apply"])
+    opcode = sole_opcode(build.graph.draft.graphs, node.attributes["to_apply"])
     if opcode not in COMBINES or not (is_backward or window[along] == WindowDimension(length, 1, length - 1, 0)):
         return None
     # What they begin with is in every block.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial, reduce
 from math import prod
 
-from tpusim.compiler.decompose.build import Build, only_opcode
+from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 
 # Its rules come before those below.
@@ -13,6 +13,7 @@ from tpusim.compiler.decompose.windows import combined, index_rows, put
 from tpusim.compiler.layouts.rows import moved_dimensions, window_sizes
 from tpusim.compiler.simplify.rules import splat_text
 from tpusim.draft import Node
+from tpusim.semantics.combining import sole_opcode
 from tpusim.shapes.shape import ArrayShape
 
 
@@ -178,7 +179,7 @@ def add_to_scatter(build: Build, node: Node) -> Node | None:
     for made, other in (node.operands, reversed(node.operands)):
         if made.opcode != "scatter" or len(made.operands) != 3 or len(made.users) != 1:
             continue
-        adds = only_opcode(build.graph.draft, made.attributes["to_apply"]) == "add"
+        adds = sole_opcode(build.graph.draft.graphs, made.attributes["to_apply"]) == "add"
         if adds and splat_text(made.operands[0]) in ("0", "-0") and other is not made:
             return build.graph.clone(made, [other, *made.operands[1:]])
     return None

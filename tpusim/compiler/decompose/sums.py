@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tpusim.compiler.decompose.build import Build, only_opcode
+from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.compiler.simplify.rules import splat_text
 from tpusim.draft import Node
+from tpusim.semantics.combining import sole_opcode
 
 
 @decomposes("reduce", tolerance=1e-5)
@@ -40,7 +41,7 @@ def _is_sum(build: Build, node: Node) -> bool:
     """Return whether a reduction adds floats up, from nothing on."""
     if len(node.operands) != 2 or not node.array.dtype.is_float:
         return False
-    adds = only_opcode(build.graph.draft, node.attributes["to_apply"]) == "add"
+    adds = sole_opcode(build.graph.draft.graphs, node.attributes["to_apply"]) == "add"
     return adds and splat_text(node.operands[1]) in ("0", "-0")
 
 

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from math import prod
 
-from tpusim.compiler.decompose.build import Build, only_opcode
+from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.compiler.layouts.orders import boundary_order
 from tpusim.compiler.layouts.rows import left_out, moved_dimensions, row_order, takes_rows, window_sizes
 from tpusim.draft import Node
+from tpusim.semantics.combining import REPLACE, sole_opcode
 from tpusim.shapes.dtype import DTYPES
 
 _MOST_BYTES = 128 * 1024
@@ -142,19 +143,14 @@ def put(build: Build, target: Node, places: Mapping[int, int | Node], part: Node
 
 def combined(build: Build, region: str, found: Node, part: Node) -> Node | None:
     """Return what a scatter's computation makes of what is there and an update."""
-    if _takes_the_new(build, region):
+    opcode = sole_opcode(build.graph.draft.graphs, region)
+    if opcode == REPLACE:
         return part
-    opcode = only_opcode(build.graph.draft, region)
     return build.apply(opcode, found, part) if opcode else None
 
 
 def _combines(build: Build, region: str) -> bool:
-    return _takes_the_new(build, region) or bool(only_opcode(build.graph.draft, region))
-
-
-def _takes_the_new(build: Build, region: str) -> bool:
-    graph = build.graph.draft.graphs[region]
-    return graph.root is graph.parameters[1]
+    return bool(sole_opcode(build.graph.draft.graphs, region))
 
 
 def _is_inside(build: Build, target: Node, places: Mapping[int, int | Node], sizes: Sequence[int]) -> Node | None:

@@ -14,8 +14,9 @@ from tpusim.ir.module import Instruction, Literal
 from tpusim.ir.ops import async_parts
 from tpusim.numerics.elided import guess_left_out
 from tpusim.numerics.registry import RULES, TOKEN, computes
-from tpusim.numerics.scalar_loops import NoRowError, ScalarLoop
-from tpusim.numerics.site import Run, Site
+from tpusim.numerics.scalar_loops import ScalarLoop
+from tpusim.numerics.site import COMPILED, Run, Site
+from tpusim.numerics.values.registers import NoRowError
 from tpusim.semantics.scalars import State
 from tpusim.semantics.trip_counts import trips_from
 from tpusim.shapes.shape import TupleShape
@@ -63,9 +64,9 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
         if trips == site.settings.max_iterations:
             raise SimulationError(f"{instruction.name!r} has not ended after {trips:,} iterations (--max-iterations)")
         if trips == _PATIENCE and (compiled := _compiled(site, instruction)) is not None:
-            most = min((site.settings.max_iterations or _NO_LIMIT) - trips, work.left * _COMPILED // each)
+            most = min((site.settings.max_iterations or _NO_LIMIT) - trips, work.left * COMPILED // each)
             state, more = compiled.run(state, int(most))
-            work.spend(more * each / _COMPILED, repr(instruction.name))
+            work.spend(more * each / COMPILED, repr(instruction.name))
             trips += more
             # Without any it is the rules that say that there is no work left.
             if more:
@@ -81,8 +82,6 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
 _PATIENCE = 1000
 """Trips that the rules take less time for than compiled code takes to load."""
 _NO_LIMIT = 2**62
-_COMPILED = 1000
-"""Instructions on scalars that compiled code computes while a rule computes one."""
 
 
 def _compiled(site: Site, loop: Instruction) -> ScalarLoop | None:

@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 
 from tpusim.compiled import njit
 from tpusim.ir.module import Instruction
+from tpusim.numerics.folds import take_turns
 from tpusim.numerics.registry import Array, compute_type, computes
-from tpusim.numerics.scalar_computation import REPLACE, binary_opcode, lifted_list
+from tpusim.numerics.scalar_computation import binary_opcode, lifted_list
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import put_at, take_at, word_type
+from tpusim.semantics.combining import REPLACE
 from tpusim.shapes.shape import TupleShape
 
 Places = NDArray[np.int64]
@@ -183,7 +185,7 @@ def combine_at(
     is_truth = target.dtype.kind == "b"
     code = (_CODES_OF_TRUTH_VALUES if is_truth else _CODES).get(opcode or "")
     if code is None or target.dtype.kind == "c":
-        return _combine_in_rounds(site, name, targets, updates, np.ravel(bases[:, None] + offsets))
+        return _combine_in_rounds(site, name, targets, updates, places)
     wide = np.dtype(np.uint8) if is_truth else compute_type(target.dtype)
     result = target.astype(wide, copy=False)
     _combine(code, result, bases, offsets, update.astype(wide, copy=False))
@@ -191,16 +193,19 @@ def combine_at(
 
 
 def _combine_in_rounds(
-    site: Site, name: str, targets: list[Array], updates: list[Array], places: Places
+    site: Site, name: str, targets: list[Array], updates: list[Array], origins: tuple[Places, Places]
 ) -> list[Array]:
     """Combine by any computation: first the first update of every place, then the second ones, and so on."""
-    flat = [np.ravel(update) for update in updates]
+    flat, places = [np.ravel(update) for update in updates], np.ravel(origins[0][:, None] + origins[1])
     # Within one round no place occurs twice, so that one lifted call computes the whole round.
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     number = np.arange(places.size)
     is_first = np.concatenate([[True], ordered[1:] != ordered[:-1]]) if places.size else np.zeros(0, np.bool_)
     turn = number - np.maximum.accumulate(np.where(is_first, number, 0))
+    found = take_turns(site, name, targets, updates, origins, int(turn.max(initial=-1)) + 1)
+    if found is not None:
+        return found[0]
     by_turn = order[np.argsort(turn, kind="stable")]
     for chosen in np.split(by_turn, np.cumsum(np.bincount(turn))[:-1]):
         where = places[chosen]

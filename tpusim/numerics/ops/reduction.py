@@ -2,6 +2,7 @@
 
 The usual computations are one call of NumPy, in f32 for narrower floats and rounded once at the end; any other
 computation is lifted and, where it may take neighbours first, folds an array in halves: n elements take log n calls.
+Where it may not, compiled code takes one element after the other, or else n calls do, which count as work of loops.
 
 Source: XLA, Operation Semantics (Reduce, ReduceWindow, SelectAndScatter).
 """
@@ -19,6 +20,7 @@ from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.module import Instruction
 from tpusim.limits import WINDOW_STEPS
+from tpusim.numerics.folds import take_turns
 from tpusim.numerics.grouping import may_group
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.ops.indexed import combine_at, element_strides
@@ -75,6 +77,10 @@ def _reduced_by_any(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: 
     starts = [np.broadcast_to(init, rest) for init in inits]
     # Such as x + y * y, which takes what has been reduced so far on its left and one element on its right.
     if not may_group(site, name, [*arrays, *inits]):
+        places = np.zeros(count, np.int64), np.arange(prod(rest))
+        flat, elements = [np.ravel(start) for start in starts], [row.reshape(count, prod(rest)) for row in rows]
+        if (found := take_turns(site, name, flat, elements, places, count)) is not None:
+            return [start.reshape(rest) for start in found[0]]
         for number in range(count):
             starts = combine(starts, [row[number] for row in rows])
         return starts
@@ -195,7 +201,7 @@ def _windows_in_order(
     present = padded(np.ones(arrays[0].shape, np.bool_), np.zeros((), np.bool_), edges)
     counts = [output_size(d, size) for size, d in zip(arrays[0].shape, window, strict=True)]
     reduced: Pieces = [np.broadcast_to(init, counts) for init in inits]
-    for offset in _offsets(window) if min(counts, default=1) else ():
+    for offset in _offsets(site, name, window) if min(counts, default=1) else ():
         spans = [
             (place * d.rhs_dilate, count, d.stride) for place, count, d in zip(offset, counts, window, strict=True)
         ]
@@ -206,11 +212,12 @@ def _windows_in_order(
     return reduced
 
 
-def _offsets(window: Sequence[WindowDimension]) -> Iterator[tuple[int, ...]]:
-    """Yield the places in a window, in row-major order, or refuse one with too many to go through."""
+def _offsets(site: Site, name: str, window: Sequence[WindowDimension]) -> Iterator[tuple[int, ...]]:
+    """Yield the places in a window, in row-major order, or refuse one with too many to apply a computation to."""
     sizes = [dimension.size for dimension in window]
     if fault := WINDOW_STEPS.fault(prod(sizes)):
         raise UnsupportedError(fault)
+    site.device.work.apply(name, prod(sizes))
     yield from np.ndindex(*sizes)
 
 
@@ -282,7 +289,7 @@ def _selected(
     chosen = np.full(counts, -1, np.int64)
     strides = element_strides(operand.shape)
     # One step per element of the window, not per position: windows are small and positions many.
-    for offset in _offsets(window):
+    for offset in _offsets(site, name, window):
         parts = zip(counts, operand.shape, window, offset, strict=True)
         # The positions whose window has this element inside the operand, and which elements these are.
         spans = [inside(count, place - d.pad_low, d.stride, size) for count, size, d, place in parts]
@@ -311,8 +318,12 @@ def scan(site: Site, instruction: Instruction, operands: list[Any]) -> Generator
     # One result alone, stacked or carried, is no tuple of one.
     elements = parts(instruction.shape)
     results = list(map(zeros, elements[: len(elements) - carry_count]))
-    order = range(arrays[0].shape[axis]) if arrays else range(results[0].shape[axis])
-    for step in reversed(order) if attributes.get("is_reverse") else order:
+    count = arrays[0].shape[axis] if arrays else results[0].shape[axis]
+    order = range(count)[:: -1 if attributes.get("is_reverse") else 1]
+    if (found := _scanned(site, instruction, arrays, carried, order)) is not None:
+        carried, results = found
+        order = range(0)
+    for step in order:
         slices = [np.take(array, step, axis) for array in arrays]
         value = yield Run(attributes["to_apply"], slices + carried)
         given = value if isinstance(value, tuple) else (value,)
@@ -320,3 +331,20 @@ def scan(site: Site, instruction: Instruction, operands: list[Any]) -> Generator
             result[(slice(None),) * axis + (step,)] = part
         carried = list(given[len(results) :])
     return (*results, *carried) if isinstance(instruction.shape, TupleShape) else (*results, *carried)[0]
+
+
+def _scanned(
+    site: Site, instruction: Instruction, arrays: Pieces, carried: Pieces, order: range
+) -> tuple[Pieces, Pieces] | None:
+    """Return what a scan last carried, and its results, where compiled code takes one element after the other."""
+    name, is_of_rows = instruction.attributes["to_apply"], all(array.ndim == 1 for array in arrays)
+    if not is_of_rows or any(np.ndim(value) for value in carried):
+        site.device.work.apply(name, len(order))
+        return None
+    states, elements = [np.reshape(value, 1) for value in carried], [array[:: order.step, None] for array in arrays]
+    places = np.zeros(len(order), np.int64), np.zeros(1, np.int64)
+    found = take_turns(site, name, states, elements, places, len(order), is_state_first=False)
+    if found is None:
+        return None
+    results = [np.ascontiguousarray(result[:: order.step]) for result in found[1]]
+    return [value.reshape(()) for value in found[0]], results
