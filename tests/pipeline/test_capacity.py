@@ -11,6 +11,7 @@ from tests.cli.commands import output_of, refusal_of
 from tpusim.allocation.heap import SPARE_BYTES, alignment_bytes
 from tpusim.analysis.memory import MemoryUse
 from tpusim.hardware.units import HBM
+from tpusim.pipeline.schedules import SCHEDULES
 
 TRACES = Path(__file__).parents[2] / "traces"
 LSTM = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
@@ -102,6 +103,33 @@ def test_all_verbs_refuse_what_run_refuses(capsys, verb):
     assert refused.startswith("tpusim: jit_lstm on v5e: does not fit: the program needs")
     assert refusal_of(capsys, *what) == refused
     assert output_of(capsys, *what, "--allow-overflow")
+
+
+def refusal(program, **how) -> str:
+    """Return what a run is refused with."""
+    with pytest.raises(tpusim.CapacityError) as refused:
+        tpusim.simulate(program, **how)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "advised"),
+    [("given", {"retiled", "compiled"}), ("retiled", {"compiled"}), ("compiled", {"retiled"})],
+)
+def test_other_schedules_are_advised_than_the_one_that_ran(schedule, advised):
+    """Of a program that another compiler has scheduled."""
+    told = refusal(LSTM, overrides=SMALL_HBM, schedule=schedule)
+    assert {word for word in SCHEDULES if f"--schedule {word}" in told} == advised
+
+
+def test_no_schedule_is_advised_that_a_program_cannot_have():
+    """A lowered program has one alone, and what nobody has compiled is compiled already."""
+    plain = TRACES / "unscheduled" / "mlp_b1024.hlo.txt.gz"
+    tiny = {"hbm.capacity_bytes": 2**20, "hbm.reserved_bytes": 0}
+    lowered = tpusim.lower(LSTM)
+    for told in (refusal(lowered, overrides=tiny), refusal(plain, chip="v5e", overrides=tiny)):
+        assert "--schedule" not in told
+        assert "--allow-overflow" in told
 
 
 @pytest.mark.slow
