@@ -11,6 +11,7 @@ from tpusim.allocation.plan import TABLES
 from tpusim.hardware.load import load_chip
 from tpusim.program.buffers import Buffer
 from tpusim.program.module import Program
+from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import TupleShape
 
@@ -54,8 +55,8 @@ ENTRY %main {{
 
 
 def big(program: Program, name: str) -> list[Buffer]:
-    """The buffers of a name that have a megabyte or more."""
-    return [b for b in program.buffers if b.name == name and b.n_bytes >= 2**20]
+    """The arrays of a name that have a megabyte or more."""
+    return [b for b in program.buffers if b.name == name and b.kind != "scratch" and b.n_bytes >= 2**20]
 
 
 def one(program: Program, name: str) -> Buffer:
@@ -151,7 +152,7 @@ def test_only_a_donated_argument_is_written_over(alias, kinds):
     entry = f"%a = {BIG} parameter(0)\nROOT %s = {BIG} negate(%a), backend_config={config}"
     header = f"HloModule m, is_scheduled=true{alias and ', input_output_alias=' + alias}"
     program = lower_module_text(f"{header}\n\nENTRY %main {{\n{entry}\n}}\n")
-    assert [b.kind for b in program.buffers] == kinds
+    assert [b.kind for b in program.buffers if b.kind != "scratch"] == kinds
 
 
 def test_a_donated_argument_holds_the_output():
@@ -160,7 +161,7 @@ def test_a_donated_argument_holds_the_output():
       ROOT %d = {BIG} negate(%a)"""
     alias = "input_output_alias={ {}: (0, {}, may-alias) }"
     program = lower_module_text(f"HloModule m, is_scheduled=true, {alias}\n\nENTRY %main {{\n{entry}\n}}\n")
-    assert [(b.name, b.kind) for b in program.buffers] == [("a", "argument")]
+    assert [(b.name, b.kind) for b in program.buffers if b.space == "hbm"] == [("a", "argument")]
 
 
 def test_a_copy_keeps_its_source_until_it_is_done():
@@ -227,6 +228,37 @@ def test_scratch_of_a_kernel_lives_with_it():
     program = lower_text(f"%a = {BIG} parameter(0)\nROOT %b = {BIG} negate(%a), backend_config={config}")
     (scratch,) = [b for b in program.buffers if b.kind == "scratch"]
     assert (scratch.n_bytes, scratch.space, scratch.first, scratch.last) == (65536, "vmem", 1, 1)
+
+
+def test_a_kernel_that_states_no_scratch_has_its_blocks():
+    """Two of what it reads and two of what it writes, where both change from tile to tile."""
+    program = lower_text(f"%a = {BIG} parameter(0)\nROOT %b = {BIG} negate(%a)")
+    (kernel,) = program.steps
+    (scratch,) = [b for b in program.buffers if b.kind == "scratch"]
+    assert kernel.tiles > 1
+    assert scratch.n_bytes == 4 * physical_bytes(parse_shape(BIG)) / kernel.tiles
+    assert (scratch.name, scratch.space, scratch.first, scratch.last) == ("b", "vmem", 1, 1)
+
+
+def test_what_a_scalar_core_works_on_is_no_scratch():
+    """Nor what lies in VMEM already."""
+    program = lower_text(
+        """%s = s32[] parameter(0)
+        %a = f32[8,128]{1,0:T(8,128)S(1)} parameter(1)
+        %t = s32[] add(%s, %s)
+        %b = f32[8,128]{1,0:T(8,128)S(1)} negate(%a)
+        ROOT %r = (s32[], f32[8,128]{1,0:T(8,128)S(1)}) tuple(%t, %b)"""
+    )
+    assert [step.name for step in program.steps] == ["t", "b"]
+    assert not [b for b in program.buffers if b.kind == "scratch"]
+
+
+def test_a_kernel_in_a_loop_has_scratch_once():
+    """However often it runs: at its position in the schedule, which has it once."""
+    program = lower_module_text(LOOP)
+    found = [(b.name, b.first) for b in program.buffers if b.kind == "scratch"]
+    kernels = ["t", "z", "y", "x0", "w0", "sum"]
+    assert sorted(found) == sorted((name, program.schedule.index(name)) for name in kernels)
 
 
 @pytest.mark.parametrize("granule_bytes", [4, 512, 16384, 16385, 10**6, 10**9])

@@ -98,6 +98,13 @@ def test_blocks_of_kernels_written_by_hand_count(scoped, fetches, needed):
     assert memory_use(Program(name="p", chip="v5e", steps=(kernel,))).peak_vmem_bytes == needed
 
 
+@pytest.mark.parametrize(("space", "scalar"), [("vmem", False), ("smem", False), ("hbm", True)])
+def test_what_needs_no_block_takes_no_vmem(space, scalar):
+    """What lies near the core is used where it is, and the scalar core has no blocks."""
+    stream = Stream(operand="x", space=space, block_bytes=100, fetches=4)
+    assert not Kernel(name="k", opcode="copy", streams=(stream,), scalar=scalar).vmem_bytes
+
+
 def test_the_peak_is_where_something_runs():
     """Parameters have places in the schedule as well, and nothing runs there: of equal peaks that of a step counts."""
     program = Program(

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_module_text, lower_text
+from tpusim.analysis.memory import memory_use
 from tpusim.cost.classes import unit_cycles
 from tpusim.errors import ProgramError
 from tpusim.hardware.load import load_chip
@@ -516,6 +517,22 @@ def test_a_hand_written_kernel_moves_at_least_the_bytes_that_it_states(operand, 
     """Never less than operands and results; what lies in VMEM moves nothing, however often it is read (in MiB)."""
     (kernel,) = stated_call(operand, flops=0, transcendentals=0, bytes_accessed=stated * MIB).steps
     assert kernel.hbm_bytes == pytest.approx(moved * MIB)
+
+
+def test_bytes_that_are_stated_take_time_and_no_room():
+    """What moves more often than its operands and results say has no larger blocks for that."""
+    plain, stated = (stated_call(flops=0, transcendentals=0, bytes_accessed=count * MIB) for count in (0, 2**20))
+    assert stated.steps[0].vmem_bytes == plain.steps[0].vmem_bytes > 0
+    needed = {memory_use(program).peak_vmem_bytes for program in (plain, stated)}
+    assert needed == {plain.steps[0].vmem_bytes}
+
+
+def test_a_kernel_beside_the_core_takes_none_of_its_vmem():
+    """What an asynchronous call runs is on other processors, with memories of their own."""
+    started = f"(({BIG}), {BIG}, u32[]) negate-start(%x)"
+    program = lower_text(f"%x = {BIG} parameter(0)\n%s = {started}\nROOT %d = {BIG} negate-done(%s)")
+    assert program.steps[0].is_async
+    assert memory_use(program).peak_vmem_bytes == 0
 
 
 def test_a_stated_cost_counts_inside_a_fusion_too():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.cli.commands import output_of, refusal_of
 from tpusim.allocation.heap import SPARE_BYTES, alignment_bytes
 from tpusim.analysis.memory import MemoryUse
 from tpusim.hardware.units import HBM
+from tpusim.pipeline.schedules import SCHEDULES
 
 TRACES = Path(__file__).parents[2] / "traces"
 LSTM = str(TRACES / "lstm_b64t128.v5e.hlo.txt.gz")
@@ -102,6 +104,72 @@ def test_all_verbs_refuse_what_run_refuses(capsys, verb):
     assert refused.startswith("tpusim: jit_lstm on v5e: does not fit: the program needs")
     assert refusal_of(capsys, *what) == refused
     assert output_of(capsys, *what, "--allow-overflow")
+
+
+def refusal(program, **how) -> str:
+    """Return what a run is refused with."""
+    with pytest.raises(tpusim.CapacityError) as refused:
+        tpusim.simulate(program, **how)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "advised"),
+    [("given", {"retiled", "compiled"}), ("retiled", {"compiled"}), ("compiled", {"retiled"})],
+)
+def test_other_schedules_are_advised_than_the_one_that_ran(schedule, advised):
+    """Of a program that another compiler has scheduled."""
+    told = refusal(LSTM, overrides=SMALL_HBM, schedule=schedule)
+    assert {word for word in SCHEDULES if f"--schedule {word}" in told} == advised
+
+
+def test_no_schedule_is_advised_that_a_program_cannot_have():
+    """A lowered program has one alone, and what nobody has compiled is compiled already."""
+    plain = TRACES / "unscheduled" / "mlp_b1024.hlo.txt.gz"
+    tiny = {"hbm.capacity_bytes": 2**20, "hbm.reserved_bytes": 0}
+    lowered = tpusim.lower(LSTM)
+    for told in (refusal(lowered, overrides=tiny), refusal(plain, chip="v5e", overrides=tiny)):
+        assert "--schedule" not in told
+        assert "--allow-overflow" in told
+
+
+DOT = """\
+HloModule m, is_scheduled=true
+
+ENTRY %main {
+  %a = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(0)
+  %b = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(1)
+  ROOT %d = bf16[4096,4096]{1,0:T(8,128)(2,1)} dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.fixture(name="dot")
+def written_dot(tmp_path):
+    """Return the path of a product that states nothing of its tiles, for a v5e."""
+    path = tmp_path / "dot.v5e.hlo.txt"
+    path.write_text(DOT, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("capacity_bytes", [2**15, 2**20, 2**27])
+def test_tiles_of_our_own_are_counted_alike_by_every_verb(capsys, dot, capacity_bytes):
+    """What a kernel needs is what the program needs while it runs, and its peak is that of the one kernel."""
+    how = {"overrides": {"vmem.capacity_bytes": capacity_bytes}}
+    override = ("-o", f"vmem.capacity_bytes={capacity_bytes}", "--json")
+    explained = json.loads(output_of(capsys, "explain", str(dot), "--op", "d", "--allow-overflow", *override))
+    needed = explained["vmem_bytes"]
+    vmem = tpusim.memory(dot, **how).spaces[1]
+    assert vmem.needed_bytes == vmem.profile.peak_bytes == vmem.profile.heap_bytes == needed > 0
+    assert vmem.profile.peak_instruction == "d"
+    assert tpusim.simulate(dot, **how, allow_overflow=True).summary.memory.peak_vmem_bytes == needed
+
+
+def test_tiles_that_no_vmem_is_small_enough_for_are_refused(dot):
+    """The finest cut of a product still has a register of each side and of the result, and copies of them."""
+    tpusim.simulate(dot, overrides={"vmem.capacity_bytes": 2**20})
+    told = refusal(dot, overrides={"vmem.capacity_bytes": 2**12})
+    assert "d  blocks of its tiles  (scratch)" in told
 
 
 @pytest.mark.slow

@@ -306,3 +306,54 @@ def test_retiling_leaves_all_but_tiles(chip, split):
     assert fusions
     assert all(i.backend_config.window_config is None for i in fusions)
     assert {str(i.backend_config.megacore_split_dim) for i in fusions} == {split or "None"}
+
+
+ARRAY = "f32[1024,1024]{1,0:T(8,128)}"
+SCOPED = '"used_scoped_memory_configs":[{"memory_space":"1","offset":"0","size":"65536"}]'
+BY_HAND = '"custom_call_config":{"body":"TUzvUg=="}'
+CALL = 'custom_call_target="tpu_custom_call", backend_config'
+STATED = f"""\
+HloModule m, is_scheduled=true, num_partitions=2
+
+%add {{
+  %p = f32[] parameter(0)
+  %q = f32[] parameter(1)
+  ROOT %r = f32[] add(%p, %q)
+}}
+
+%less {{
+  %s = f32[] parameter(0)
+  %t = f32[] parameter(1)
+  ROOT %l = pred[] compare(%s, %t), direction=LT
+}}
+
+%negated {{
+  %x = {ARRAY} parameter(0)
+  ROOT %n = {ARRAY} negate(%x)
+}}
+
+%written {{
+  %y = {ARRAY} parameter(0)
+  ROOT %c = {ARRAY} custom-call(%y), {CALL}={{{BY_HAND}}}
+}}
+
+ENTRY %main {{
+  %a = {ARRAY} parameter(0)
+  %fusion = {ARRAY} fusion(%a), kind=kLoop, calls=%negated, backend_config={{{SCOPED}}}
+  %alone = {ARRAY} exponential(%fusion), backend_config={{{SCOPED}}}
+  %sorted = {ARRAY} sort(%alone), dimensions={{1}}, to_apply=%less, backend_config={{{SCOPED}}}
+  %around = {ARRAY} fusion(%sorted), kind=kCustom, calls=%written, backend_config={{{SCOPED}}}
+  %by_hand = {ARRAY} custom-call(%around), {CALL}={{{BY_HAND},{SCOPED}}}
+  ROOT %sum = {ARRAY} all-reduce(%by_hand), replica_groups={{{{0,1}}}}, to_apply=%add, backend_config={{{SCOPED}}}
+}}
+"""
+
+
+def test_what_tiles_took_of_vmem_goes_with_them():
+    """Code written by hand keeps its blocks, and a collective what it adds up in."""
+    module = parse_module(SourceText("m.hlo", STATED))
+    stated = {i.name for i in module.entry if i.backend_config.scoped_vmem_bytes}
+    retiled = untile(module, load_chip("v5e"), 1)
+    kept = {i.name for i in retiled.entry if i.backend_config.scoped_vmem_bytes}
+    assert stated - kept == {"fusion", "alone", "sorted"}
+    assert kept == {"around", "by_hand", "sum"}

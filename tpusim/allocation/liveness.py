@@ -7,7 +7,7 @@ those that a loop carries, are joined to one buffer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,11 +99,15 @@ def _repeated(arguments: Sequence[Nodes]) -> tuple[int, ...]:
 
 
 class Liveness:
-    """The values of a module with their live ranges; ``schedule`` has the name of the instruction at each position."""
+    """The values of a module with their live ranges; ``schedule`` has the name of the instruction at each position.
 
-    def __init__(self, module: Module, granule_bytes: int) -> None:
+    ``vmem_bytes`` are what kernels take of VMEM while they run, by name: what the text states of one comes first.
+    """
+
+    def __init__(self, module: Module, granule_bytes: int, vmem_bytes: Mapping[str, int] | None = None) -> None:
         self.module = module
         self.granule_bytes = granule_bytes
+        self.vmem_bytes = vmem_bytes or {}
         self.schedule: list[str] = []
         # The position of the instruction under way.
         self.now = 0
@@ -168,8 +172,7 @@ class Liveness:
             frame.values[instruction.name] = frame.made(instruction) if made is None else made
             if is_copy and len(self.values) > before and "metadata" not in instruction.attributes:
                 frame.name_origin(instruction, self.values[before:])
-            if "backend_config" in instruction.attributes:
-                frame.note_scratch(instruction)
+            frame.note_scratch(instruction)
             self.end(instruction)
         if arguments is None:
             self._arguments = {parameter.name: frame.values[parameter.name] for parameter in computation.parameters}
@@ -314,7 +317,9 @@ class Frame:
 
     def note_scratch(self, instruction: Instruction) -> None:
         """Note the memory that an instruction needs while it runs."""
-        n_bytes, now = instruction.backend_config.scoped_vmem_bytes, self.liveness.now
+        n_bytes, now = self.liveness.vmem_bytes.get(instruction.name, 0), self.liveness.now
+        if "backend_config" in instruction.attributes:
+            n_bytes = instruction.backend_config.scoped_vmem_bytes or n_bytes
         if n_bytes:
             scratch = Value(instruction, instruction.shape, n_bytes, VMEM, now, now, instruction)
             self.liveness.scratch.append(scratch)

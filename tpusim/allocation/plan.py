@@ -7,7 +7,7 @@ newer compiler made the program; what remains is placed in one heap per memory s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -54,14 +54,16 @@ def plan_buffers(
     frames: SourceFrames,
     *,
     room_bytes: Callable[[], int],
+    vmem_bytes: Mapping[str, int] | None = None,
     with_addresses: bool = False,
 ) -> BufferPlan:
     """Return the buffers of a scheduled module, those of called computations included.
 
     ``granule_bytes`` is what tables of tuples are rounded up to; ``frames`` say where in the source they come from.
     ``room_bytes`` says what arguments and outputs leave of the HBM: asked only where places could be chosen to fit.
+    ``vmem_bytes`` are what kernels take of VMEM while they run, by name: what the text states of one comes first.
     """
-    liveness = Liveness(module, granule_bytes)
+    liveness = Liveness(module, granule_bytes, vmem_bytes)
     places, tables = _places(liveness)
     keeps_apart = keeps_outputs_apart(module)
     if not keeps_apart:

@@ -108,7 +108,7 @@ def memory_use(program: Program) -> MemoryUse:
     temporaries = [b for b in buffers if b.kind in _IN_HEAP and b.space == HBM]
     # A program written by hand may leave places out: then nothing is known of holes.
     heap = max(heap_bytes(temporaries), peak_bytes(stretches(temporaries)))
-    blocks_bytes = 0.0
+    blocks_bytes = 0
     # The buffers of a program that was lowered from HLO have what each kernel uses as scratch.
     if not program.schedule:
         blocks_bytes = max((step.vmem_bytes for step in program.every_step if isinstance(step, Kernel)), default=0)
@@ -119,7 +119,7 @@ def memory_use(program: Program) -> MemoryUse:
         temp_bytes=program.temp_bytes if program.schedule else heap,
         heap_bytes=heap,
         peak_hbm_bytes=_held_bytes(program) + heap,
-        peak_vmem_bytes=peak_bytes(stretches(b for b in buffers if b.space == VMEM)) + int(blocks_bytes),
+        peak_vmem_bytes=peak_bytes(stretches(b for b in buffers if b.space == VMEM)) + blocks_bytes,
     )
 
 

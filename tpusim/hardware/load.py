@@ -126,7 +126,7 @@ def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
 
 
 def _pairs(overrides: Any) -> Mapping[str, Any]:
-    if not isinstance(overrides, Mapping) or not all(isinstance(key, str) for key in overrides):
+    if not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides: expected keys with values, found {overrides!r:.80}")
     for key in overrides:
         check_key(key, "override")

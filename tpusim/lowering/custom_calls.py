@@ -94,7 +94,8 @@ def written_elsewhere(
     if estimate is None:
         return (kernel,)
     streams = _moving_at_least(kernel.streams, estimate.bytes_accessed)
-    return (_with_floor(structs.replace(kernel, streams=streams), estimate),)
+    # What moves more than once needs no more room for that.
+    return (_with_floor(structs.replace(kernel, streams=streams, scoped_vmem_bytes=kernel.vmem_bytes), estimate),)
 
 
 def _with_floor(kernel: Kernel, estimate: CostEstimate) -> Kernel:

@@ -24,8 +24,10 @@ from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import kernel as kernels
 from tpusim.lowering.kernels.known import Known
 from tpusim.lowering.scope import RULES, Notes, Scope
+from tpusim.nesting import depth_first
 from tpusim.program.device_order import moved_to
-from tpusim.program.module import Program
+from tpusim.program.module import Program, inner_lists
+from tpusim.program.steps import AnyStep, Call, Kernel, Steps
 from tpusim.semantics.contexts import EntryContext
 from tpusim.semantics.device_groups import stated_order
 from tpusim.semantics.infer.types import subshape
@@ -82,6 +84,7 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         chip.tuple_table_granule_bytes,
         frames,
         room_bytes=lambda: chip.hbm.available_bytes - (argument_bytes + output_bytes - shared_bytes),
+        vmem_bytes=_vmem_bytes(steps),
         with_addresses=places,
     )
     program = Program(
@@ -104,6 +107,23 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
     order = stated_order(module)
     placed = moved_to(program, order) if order else program
     return structs.replace(placed, topology=mark_of(module, TOPOLOGY), device_order=order)
+
+
+def _vmem_bytes(steps: Steps) -> dict[str, int]:
+    """Return what kernels on the core take of its VMEM while they run, by name."""
+    found: dict[str, int] = {}
+    for step in depth_first(steps, _on_the_core):
+        if isinstance(step, Kernel) and (n_bytes := step.vmem_bytes):
+            # What is told apart by where it is called from is a step each time.
+            found[step.name] = max(n_bytes, found.get(step.name, 0))
+    return found
+
+
+def _on_the_core(step: AnyStep) -> dict[int, Steps]:
+    """Return the lists that a step holds, by their identities, if the core runs them."""
+    # Processors beside it, which run what is called asynchronously, have memories of their own.
+    is_beside = isinstance(step, Call) and step.is_async
+    return {} if is_beside else {id(listed): listed for listed in inner_lists(step)}
 
 
 def _asks_for_numbers(module: Module) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tpusim.analysis.memory import Overflow, memory_profile, memory_use, overflows
 from tpusim.errors import CapacityError
 from tpusim.hardware.chip import Chip
@@ -12,17 +14,19 @@ _SHOWN_BUFFERS = 5
 _MIB = 2**20
 
 
-def check_capacity(program: Program, chip: Chip) -> None:
-    """Raise CapacityError, with the largest buffers, if a program needs more of a memory than ``chip`` has."""
+def check_capacity(program: Program, chip: Chip, schedules: Sequence[str] = ()) -> None:
+    """Raise CapacityError, with the largest buffers, if a program needs more of a memory than ``chip`` has.
+
+    ``schedules`` are those under which it could be tried instead.
+    """
     found = overflows(memory_use(program), chip)
     if not found:
         return
     what = [f"{program.name} on {chip.name}: {found[0]}", *map(str, found[1:])]
     buffers = [line for overflow in found for line in _largest(program, overflow)]
-    todo = (
-        "choose tiles and places for this chip (--schedule retiled, --schedule compiled), take a chip with more, or "
-        "--allow-overflow to run it as if it had (allow_overflow=True in Python)"
-    )
+    options = ", ".join(f"--schedule {schedule}" for schedule in schedules)
+    anew = f"choose tiles and places for this chip ({options}), " if schedules else ""
+    todo = f"{anew}take a chip with more, or --allow-overflow to run it as if it had (allow_overflow=True in Python)"
     raise CapacityError("\n".join((*what, *buffers, todo)))
 
 

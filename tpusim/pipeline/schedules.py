@@ -56,6 +56,13 @@ def resolved_schedule(program: Module | Program, schedule: str) -> Schedule:
     return "compiled" if isinstance(program, Module) and not program.is_scheduled else "given"
 
 
+def other_schedules(program: Module | Program, used: str) -> tuple[str, ...]:
+    """Return the schedules made for a chip that a program could have instead of the one that is used."""
+    if isinstance(program, Program):
+        return ()
+    return tuple(each for each in SCHEDULES[1:] if each != used and (program.is_scheduled or each != "retiled"))
+
+
 def with_schedule(
     module: Module, made_by: Provenance, chip: Chip, schedule: str = "", price: Price | None = None
 ) -> tuple[Module, Provenance]:

@@ -39,7 +39,7 @@ from tpusim.pipeline.chip_choice import (
 from tpusim.pipeline.host import host_warnings
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.reuse import Noting, Reusing, no_reuse
-from tpusim.pipeline.schedules import check_lowered, check_schedule, resolved_schedule, with_schedule
+from tpusim.pipeline.schedules import check_lowered, check_schedule, other_schedules, resolved_schedule, with_schedule
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance, Schedule
@@ -63,13 +63,17 @@ _LONGEST_US = 1e18
 
 
 class Prepared(NamedTuple):
-    """A lowered program, the chip that it is to run on, the slice, the module it was lowered from, and its schedule."""
+    """A lowered program, the chip that it is to run on, the slice, the module it was lowered from, and its schedule.
+
+    ``others`` are schedules that it could have been given for the chip instead.
+    """
 
     program: Program
     chip: Chip
     topology: Topology | None
     module: Module | None
     schedule: str
+    others: tuple[str, ...] = ()
 
 
 def load(path: str | Path, *, whole: bool = False) -> Module:
@@ -149,21 +153,23 @@ def simulate(
     from tpusim.machine.run import RunOptions, simulate_pod
 
     rest = default_trip_count, schedule
-    lowered, machine, slice_, module, used = _lowered(program, chip, topology, overrides, *rest, reuse=reuse)
+    own = _lowered(program, chip, topology, overrides, *rest, reuse=reuse)
+    lowered, machine, slice_, module, used, _ = own
     if isinstance(beside, Module | Program | str | Mapping) or not isinstance(beside, Iterable):
         raise ConfigError(f"beside: expected a list of programs, found {beside!r:.80}")
-    others = [_lowered(other, machine, slice_, None, *rest, reuse=reuse).program for other in beside]
-    check_topology(slice_, [lowered, *others], machine)
-    for one in () if allow_overflow else (lowered, *others):
-        check_capacity(one, machine)
+    every = [own, *(_lowered(other, machine, slice_, None, *rest, reuse=reuse) for other in beside)]
+    programs = [one.program for one in every]
+    check_topology(slice_, programs, machine)
+    for one in () if allow_overflow else every:
+        check_capacity(one.program, machine, one.others)
     if timeout_us is not None and not (is_number(timeout_us, _LONGEST_US) and timeout_us):
         wanted = f"microseconds above 0 and at most {_LONGEST_US:g}"
         raise ConfigError(f"timeout: expected {wanted}, found {timeout_us!r:.80}")
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
     paces = [_pace(pace) for pace in (infeed, outfeed)]
     options = RunOptions(warm, None, timeout_seconds, *paces)
-    run = simulate_pod([lowered, *others], machine, slice_, progress, options)
-    warnings = *run.warnings, *run_warnings([lowered, *others], *paces)
+    run = simulate_pod(programs, machine, slice_, progress, options)
+    warnings = *run.warnings, *run_warnings(programs, *paces)
     # What is known of a program is known of that one, and not of a copy.
     told = structs.replace(lowered, warnings=lowered.warnings + warnings) if warnings else lowered
     return Result(told, machine, run, module, used)
@@ -392,7 +398,7 @@ def _lowered(
         lowered = on_slice(for_chip(loaded, machine), machine, slice_)
         verify_blocks(lowered, machine.vmem.capacity_bytes)
         verify_products(lowered, machine.mxu.rows * machine.mxu.columns)
-        return Prepared(lowered, machine, slice_, None, used)
+        return Prepared(lowered, machine, slice_, None, used, other_schedules(loaded, used))
     if isinstance(chip, Chip):
         made_by = reuse("provenance", loaded, (), chip, lambda _: provenance_of(loaded))
     else:
@@ -405,7 +411,8 @@ def _lowered(
     lowered = reuse("lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, used, default_trip_count))
     if missing := tuple(host_warnings(loaded, scheduled[0])):
         lowered = structs.replace(lowered, warnings=lowered.warnings + missing)
-    return Prepared(on_slice(lowered, machine, slice_), machine, slice_, scheduled[0], used)
+    placed = on_slice(lowered, machine, slice_)
+    return Prepared(placed, machine, slice_, scheduled[0], used, other_schedules(loaded, used))
 
 
 def _scheduled(

@@ -6,6 +6,8 @@ before it may begin. Steps are plain data: they print, compare, and travel as JS
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import ceil
 from typing import Literal
 
 import msgspec
@@ -48,6 +50,12 @@ Basis = Literal["", "body", "stated cost", "bytes"]
 """What the time of a kernel that was written elsewhere is made of; empty for those that the compiler wrote."""
 
 
+def blocks_bytes(streams: Iterable[Stream]) -> float:
+    """Return the VMEM that blocks take; what lies in VMEM or SMEM is used where it is."""
+    # Two of each block that changes from tile to tile, so that the next can come in while one is worked on.
+    return sum([s.block_bytes * (2 if s.fetches > 1 else 1) for s in streams if s.space not in (VMEM, SMEM)])
+
+
 class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     """Compiled code on the core: a loop nest of ``tiles`` alike tiles, each with ``work`` and its share of ``streams``.
 
@@ -80,11 +88,14 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     basis: Basis = ""
 
     @property
-    def vmem_bytes(self) -> float:
-        """VMEM that its tiles need: what the compiler states, else the blocks that other memories send and get."""
-        # Two of each block that changes from tile to tile, so that the next can come in while one is worked on.
-        blocks = (s.block_bytes * (2 if s.fetches > 1 else 1) for s in self.streams if s.space != VMEM)
-        return self.scoped_vmem_bytes or sum(blocks)
+    def vmem_bytes(self) -> int:
+        """VMEM that its tiles need: what the compiler states, else the blocks that other memories send and get.
+
+        The scalar core has none, and what hand-written code copies itself goes where that wants it: its streams come
+        behind those that move beside the tiles.
+        """
+        beside = self.streams[: len(self.classes[0].moves)] if self.classes else self.streams
+        return self.scoped_vmem_bytes or (0 if self.scalar else ceil(blocks_bytes(beside)))
 
     def moved_bytes(self, tiles: TileClass) -> dict[str, float]:
         """Return what comes ``in`` and goes ``out`` beside a tile: what lies in VMEM or SMEM already stays there."""

@@ -171,6 +171,13 @@ def test_what_a_kernel_copies_itself_is_traffic():
     assert [(s.total_bytes, s.is_output) for s in kernel.streams] == [(2**20, True), (2**20, False)]
 
 
+def test_what_a_kernel_copies_itself_needs_no_blocks():
+    """From one array in HBM to another on the same device: its compiler states no VMEM for it."""
+    (kernel,) = kernels("ring.v5e_2x2")
+    assert sum(stream.total_bytes for stream in kernel.streams)
+    assert (kernel.scoped_vmem_bytes, kernel.vmem_bytes) == (0, 0)
+
+
 @pytest.mark.parametrize("name", ["flash_2048_b512.v5e", "flash_2048_b128.v5e"])
 def test_no_kernel_takes_less_than_it_states(name):
     """JAX's own cost estimates: all products of the kernel at the peak of the chip."""

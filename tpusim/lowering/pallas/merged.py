@@ -22,7 +22,7 @@ from tpusim.lowering.pallas.blocks import Flags, moves_beside
 from tpusim.lowering.pallas.classes import code_of
 from tpusim.lowering.pallas.walk import Times
 from tpusim.lowering.pallas.work import costed, packed_registers
-from tpusim.program.steps import Kernel, TileLoop
+from tpusim.program.steps import Kernel, TileLoop, blocks_bytes
 from tpusim.program.work import Stream
 
 
@@ -166,8 +166,7 @@ def _vmem_bytes(found: Merging, streams: Sequence[Stream], types: Sequence[Type]
     """
 
     def known(streams: Sequence[Stream], types: Sequence[Type]) -> float:
-        blocks = sum(s.block_bytes * (2 if s.fetches > 1 else 1) for s in streams if s.space != VMEM)
-        return blocks + sum(held(types[n]) for n in found.scratch if types[n].space == VMEM)
+        return blocks_bytes(streams) + sum(held(types[n]) for n in found.scratch if types[n].space == VMEM)
 
     def held(kind: Type) -> float:
         return packed_registers(kind, chip) * chip.vpu.register_bytes

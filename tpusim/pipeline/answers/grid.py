@@ -41,7 +41,7 @@ def kernel_grid(
 
     Raises ConfigError if the program has no kernel of that name, or not one whose body could be read.
     """
-    lowered, machine, _, module, _ = prepare(program, chip, topology, overrides, schedule=schedule)
+    lowered, machine, _, module, *_ = prepare(program, chip, topology, overrides, schedule=schedule)
     kernel = _kernel(lowered, op)
     if kernel.basis != "body" or module is None:
         raise ConfigError(f"{op}: expected a kernel that is timed by its body, found one by {kernel.basis or 'rules'}")
