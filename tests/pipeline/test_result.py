@@ -66,7 +66,10 @@ def test_modules_and_runs_may_be_held_weakly(module: tpusim.Module) -> None:
         (lambda path: tpusim.simulate(path, timeout_us=True), "timeout: expected microseconds above 0 .*, found True"),
         (lambda path: tpusim.simulate(path, chip=[]), r"chip: expected the name of a chip or .*, found \[\]"),
         (lambda path: tpusim.simulate(path, overrides=[]), r"overrides: expected keys with values, found \[\]"),
-        (lambda path: tpusim.simulate(path, overrides={5: 1}), "override: expected a key of the chip such as 'clock_hz', found 5"),
+        (
+            lambda path: tpusim.simulate(path, overrides={5: 1}),
+            "override: expected a key of the chip such as 'clock_hz', found 5",
+        ),
         (
             lambda path: tpusim.simulate(path).groups("opp"),
             r"by: expected one of op, .*, found 'opp' \(did you mean 'op'",
