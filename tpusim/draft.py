@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from tpusim.ir.attributes import Window
 from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
 from tpusim.ir.ops import CONTROL_FLOW, HAS_EFFECTS, VIEWS
 from tpusim.shapes.shape import ArrayShape, Shape
@@ -210,6 +211,15 @@ def _post_order(starts: Iterable[Node]) -> dict[Node, None]:
     return found
 
 
+_UNSAID: Mapping[str, dict[str, Any]] = {
+    "broadcast": {"dimensions": ()},
+    "convolution": {"window": Window()},
+    "reduce-window": {"window": Window()},
+    "select-and-scatter": {"window": Window()},
+}
+"""What a text need not say of scalars, and of what has no spatial dimensions."""
+
+
 class Draft:
     """A module under change: its graphs by name."""
 
@@ -256,10 +266,7 @@ class Draft:
             operands = [at[name] for name in instruction.operands]
             # Names are unique in a computation only; here in all of the module.
             name = self.fresh(instruction.name)
-            attributes = instruction.attributes
-            if instruction.opcode == "broadcast":
-                # Of a scalar a text need not say that it has none.
-                attributes = {"dimensions": ()} | attributes
+            attributes = _UNSAID.get(instruction.opcode, {}) | instruction.attributes
             node = Node(name, instruction.opcode, instruction.shape, operands, attributes, instruction.immediate)
             at[instruction.name] = node
             if node.opcode in CONTROL_FLOW:

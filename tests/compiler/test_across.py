@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.compiler.programs import compiled
+from tpusim.pipeline.compile import compile as compile_text
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 
 GATHER = "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,256}"
 ALONG = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
@@ -102,3 +105,18 @@ def test_none_that_is_given_away():
       ROOT both = (bf16[64,512], bf16[1024,512]) tuple(y, z) """
     assert fetched(body) == ["w"]
     assert fetched(body, ", input_output_alias={ {1}: (1, {}, may-alias) }") == ["x"]
+
+
+def test_none_that_lies_on_the_host():
+    """It crosses the host's link first, each run."""
+    on_host = "bf16[256,512]{1,0:S(5)}"
+    text = f"""HloModule m, entry_computation_layout={{(bf16[64,256]{{1,0}}, {on_host})->bf16[64,512]{{1,0}}}}
+ENTRY main {{
+  x = bf16[64,256]{{1,0}} parameter(0)
+  w = {on_host} parameter(1)
+  d = bf16[256,512]{{1,0}} custom-call(w), custom_call_target="MoveToDevice"
+  ROOT y = bf16[64,512]{{1,0}} dot(x, d), {ALONG}
+}}
+"""
+    entry = compile_text(parse_module(SourceText("test", text)), "v5e").entry
+    assert [i.operands[0] for i in entry if "cross_program_prefetch_index" in i.attributes] == ["x"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.compiler.programs import compiled
+from tpusim.pipeline.stages import check
 
 MAXIMA = """HloModule maxima
 
@@ -55,3 +56,23 @@ def test_what_counts_or_orders_the_elements_of_a_row_is_no_window(region, is_win
     text = text.replace("-inf", "0").replace("  ROOT c", "\n  ROOT c")
     opcodes = [i.opcode for i in compiled(text, stop_after="row-window").entry.instructions]
     assert ("reduce-window" in opcodes) == is_window
+
+
+@pytest.mark.parametrize(
+    ("sizes", "window"),
+    [("100", "size=199 pad=99_99"), ("10,20", "size=1x1"), ("10,20", "size=19x39 pad=9_9x19_19"), ("", "")],
+)
+def test_a_window_of_a_text_has_rows_of_any_length(sizes, window):
+    """Of one dimension, of one element, of all of a matrix, of a scalar: a kernel is made of each."""
+    named = f", window={{{window}}}" if window else ""
+    module = compiled(f"""HloModule m
+larger {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }}
+ENTRY e {{
+  x = f32[{sizes}] parameter(0)
+  y = f32[{sizes}] negate(x)
+  low = f32[] constant(-inf)
+  w = f32[{sizes}] reduce-window(y, low){named}, to_apply=larger
+  ROOT z = f32[{sizes}] subtract(y, w)
+}}
+""")
+    assert check(module) == []

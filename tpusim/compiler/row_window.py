@@ -79,8 +79,8 @@ def is_row_window(node: Node) -> bool:
 
 def goes_along_lanes(window: Node) -> bool:
     """Return whether the rows of a window are longer than there are columns of a matrix."""
-    sizes, along = window.array.dimensions, _along(window)
-    return sizes[along] > sizes[-2 if along == len(sizes) - 1 else -1]
+    length, columns = _row_and_columns(window)
+    return length > columns
 
 
 def has_long_rows(window: Node, product: Node) -> bool:
@@ -97,16 +97,21 @@ def has_long_rows(window: Node, product: Node) -> bool:
         most = _LONGEST_OF_LANES
     else:
         most = _LONGEST_NARROW if _summed_elements(product) <= _NARROW else _LONGEST_OF_SUBLANES
-    return window.array.dimensions[_along(window)] > most
+    length, _ = _row_and_columns(window)
+    return length > most
 
 
 _LONGEST_OF_LANES, _LONGEST_OF_SUBLANES, _LONGEST_NARROW, _NARROW = 4096, 2816, 3072, 64
 _WIDE_BITS = 32
 
 
-def _along(window: Node) -> int:
-    """Return the dimension that a row window goes along."""
-    return next(d for d, part in enumerate(window.attributes["window"].dimensions) if part.size > 1)
+def _row_and_columns(window: Node) -> tuple[int, int]:
+    """Return how many elements the rows of a window have, and how many lie side by side in a matrix."""
+    sizes = dict(enumerate(window.array.dimensions))
+    # Windows of one element are rows of one, whichever dimension these go along.
+    along = [d for d, part in enumerate(window.attributes["window"].dimensions) if part.size > 1]
+    length = max((sizes.pop(d) for d in along), default=1)
+    return length, max((size for d, size in sizes.items() if d >= window.array.rank - 2), default=1)
 
 
 def _summed_elements(product: Node) -> float:

@@ -117,7 +117,7 @@ class _Graph:
     def _convolve(self, node: Node) -> None:
         """Cut the result of a convolution of few images, or of one that is cut itself."""
         labels, (image, kernel) = node.attributes["dim_labels"], node.operands
-        windows = node.attributes.get("window", Window()).dimensions
+        windows = node.attributes["window"].dimensions
         if not windows or node.attributes.get("batch_group_count", 1) != 1:
             return
         window, last = windows[-1], str(len(windows) - 1)

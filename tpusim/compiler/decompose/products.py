@@ -116,7 +116,7 @@ def grouped(build: Build, node: Node) -> Node | None:
         for operand, text, mark in zip(node.operands, (labels.lhs, labels.rhs), "fo", strict=True)
     )
     apart = WindowDimension(groups, stride=groups - 1, lhs_dilate=groups)
-    named["window"] = Window((*named.get("window", Window()).dimensions, apart))
+    named["window"] = Window((*named["window"].dimensions, apart))
     named["dim_labels"] = ConvolutionLabels(
         *(
             text.replace(mark, along + mark)

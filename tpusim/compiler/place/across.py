@@ -27,7 +27,9 @@ def argument_across_programs(draft: Draft, target: Target, lives: Lives) -> tupl
     given_away = {alias.parameter for alias in draft.attributes.get("input_output_alias", ())}
     found = []
     for parameter in draft.entry.parameters:
-        if not isinstance(parameter.shape, ArrayShape) or parameter.is_small or parameter.immediate in given_away:
+        if not isinstance(parameter.shape, ArrayShape) or parameter.shape.memory_space:
+            continue
+        if parameter.is_small or parameter.immediate in given_away:
             continue
         size, users = physical_bytes(parameter.shape), parameter.users
         if users and size <= target.fast_bytes and all(_profits(draft, user, parameter) for user in users):
