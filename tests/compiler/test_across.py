@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.compiler.programs import compiled
-from tpusim.pipeline.compile import compile as compile_text
+from tpusim.compiler.place.across import argument_across_programs
+from tpusim.compiler.place.lives import Lives
+from tpusim.compiler.target import Target
+from tpusim.draft import Draft
+from tpusim.hardware.load import load_chip
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -107,16 +111,31 @@ def test_none_that_is_given_away():
     assert fetched(body, ", input_output_alias={ {1}: (1, {}, may-alias) }") == ["x"]
 
 
-def test_none_that_lies_on_the_host():
-    """It crosses the host's link first, each run."""
-    on_host = "bf16[256,512]{1,0:S(5)}"
-    text = f"""HloModule m, entry_computation_layout={{(bf16[64,256]{{1,0}}, {on_host})->bf16[64,512]{{1,0}}}}
+def test_what_is_given_away_for_whatever_use_is_none_either():
+    """JAX says so of what it donates on a mesh."""
+    body = f"""  x = bf16[64,1024] parameter(0)  w = bf16[1024,512] parameter(1)
+      ROOT y = bf16[64,512] dot(x, w), {ALONG} """
+    assert fetched(body, ", buffer_donor={ (1, {}) }") == ["x"]
+
+
+def test_none_for_which_hand_written_kernels_leave_no_room():
+    """The next largest comes in its place."""
+    parameters = "x = bf16[64,30000] parameter(0)  w = bf16[30000,1024] parameter(1)"
+    graph = Draft(
+        parse_module(
+            SourceText(
+                "test",
+                f"""HloModule m
 ENTRY main {{
-  x = bf16[64,256]{{1,0}} parameter(0)
-  w = {on_host} parameter(1)
-  d = bf16[256,512]{{1,0}} custom-call(w), custom_call_target="MoveToDevice"
-  ROOT y = bf16[64,512]{{1,0}} dot(x, d), {ALONG}
+  {parameters}
+  ROOT y = bf16[64,1024] dot(x, w), {ALONG}
 }}
-"""
-    entry = compile_text(parse_module(SourceText("test", text)), "v5e").entry
-    assert [i.operands[0] for i in entry if "cross_program_prefetch_index" in i.attributes] == ["x"]
+""",
+            )
+        )
+    )
+    target = Target(load_chip("v5e"))
+    lives = Lives(graph, target)
+    assert argument_across_programs(graph, target, lives).argument.name == "w"
+    lives.held.append((0, lives.length - 1, 100 << 20))
+    assert argument_across_programs(graph, target, lives).argument.name == "x"

@@ -67,3 +67,23 @@ def test_what_was_flattened_computes_the_same():
         found = execute(compiled(text), [given])
         for one, other in zip(flat(found), flat(plain), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_a_copy_of_a_tuple_copies_its_arrays():
+    """Each by itself, in tuples of tuples too: no kernel copies a tuple."""
+    text = """HloModule m
+ENTRY e {
+  a = bf16[512,512] parameter(0)
+  b = bf16[512,512] parameter(1)
+  t = (bf16[512,512], bf16[512,512]) tuple(a, b)
+  tt = ((bf16[512,512], bf16[512,512]), bf16[512,512]) tuple(t, a)
+  c = ((bf16[512,512], bf16[512,512]), bf16[512,512]) copy(tt)
+  inner = (bf16[512,512], bf16[512,512]) get-tuple-element(c), index=0
+  x = bf16[512,512] get-tuple-element(inner), index=0
+  y = bf16[512,512] get-tuple-element(c), index=1
+  ROOT z = bf16[512,512] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    module = compiled(text, stop_after="flatten")
+    assert all(not isinstance(i.shape, TupleShape) for i in module.entry if i.opcode == "copy")
+    assert check(compiled(text)) == []

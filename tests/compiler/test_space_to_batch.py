@@ -124,3 +124,57 @@ def test_a_chain_is_cut_once_and_joined_once():
     module = compiled(chain("of both"), stop_after="space-to-batch")
     whole = [i for i in module.entry if getattr(i.shape, "dimensions", ()) == (2, 9, 33, 8)]
     assert [i.opcode for i in whole if i.opcode not in ("parameter", "broadcast")] == ["transpose", "add"]
+
+
+def test_bits_taken_for_those_of_another_type_are_joined_before():
+    """Two columns of 16 bits are one of 32, in which no image is cut."""
+    text = """HloModule m
+ENTRY e {
+  x = bf16[20,56,8,2] parameter(0)
+  k = bf16[3,3,8,16] parameter(1)
+  c = bf16[20,56,16,2] convolution(x, k), window={size=3x3 pad=1_1x1_1}, dim_labels=01fb_01io->01fb
+  ROOT y = f32[20,56,16] bitcast-convert(c)
+}
+"""
+    ((sizes, _),) = convolutions(compiled(text, stop_after="space-to-batch"))
+    assert sizes == (20, 16, 8, 16)
+    assert check(compiled(text)) == []
+
+
+OTHERS = {
+    "bytes": ("s32", "s8", "b01f_01io->b01f", ""),
+    "columns before images": ("bf16", "bf16", "01bf_01io->01fb", ""),
+    "features before columns": ("f32", "f32", "bf01_oi01->bf01", ""),
+    "groups of features": ("f32", "f32", "b01f_01io->b01f", ", feature_group_count=2"),
+    "channel by channel": ("f32", "f32", "b01f_01io->b01f", ", feature_group_count=4"),
+}
+
+
+@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("name", OTHERS)
+def test_whatever_the_order_and_the_type_the_values_are_the_same(name, images):
+    """Of one convolution of 4 features to 8."""
+    dtype, given, labels, groups = OTHERS[name]
+    images_in, kernel, images_out = labels.replace("->", "_").split("_")
+    depth = 4 // int(groups[-1:] or 1)
+    sizes = [
+        ",".join(str({"b": images, "f": features, "0": 6, "1": 21}[mark]) for mark in text)
+        for text, features in ((images_in, 4), (images_out, 8))
+    ]
+    inner = ",".join(str({"i": depth, "o": 8}.get(mark, 3)) for mark in kernel)
+    text = f"""HloModule m
+ENTRY e {{
+  x = {given}[{sizes[0]}] parameter(0)
+  k = {given}[{inner}] parameter(1)
+  ROOT y = {dtype}[{sizes[1]}] convolution(x, k), window={{size=3x3 pad=1_1x1_1}}, dim_labels={labels}{groups}
+}}
+"""
+    source, module = parse_module(SourceText("test", text)), compiled(text, stop_after="space-to-batch")
+    assert check(module) == check(compiled(text)) == []
+    draw = np.random.default_rng(0)
+    type_of = {"bf16": ml_dtypes.bfloat16, "s8": np.int8}.get(given, np.float32)
+    inputs = [
+        draw.integers(-3, 4, [int(size) for size in each.split(",")]).astype(type_of) for each in (sizes[0], inner)
+    ]
+    expected, found = (execute(one, inputs, precision="exact") for one in (source, module))
+    np.testing.assert_array_equal(np.asarray(found, np.float32), np.asarray(expected, np.float32))

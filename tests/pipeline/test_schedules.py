@@ -110,6 +110,13 @@ def test_a_lowered_program_keeps_its_trips(run):
     run(program, default_trip_count=1)
 
 
+def test_trips_for_one_program_pass_by_a_lowered_one_beside_it():
+    """They are for the loops of the one that is no program yet."""
+    other = tpusim.lower(MLP, "v5e")
+    result = tpusim.simulate(MLP, "v5e", topology="v5e:2x2", beside=[other], default_trip_count=5)
+    assert result.time_us > 0
+
+
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [("retiled", "for v5e, its tiles chosen anew by tpusim for v6e"), ("compiled", "by tpusim for v6e")],

@@ -123,3 +123,13 @@ def test_the_second_parameter_replaces_in_every_spelling():
 def test_other_computations_have_no_sole_opcode(lines):
     """What repeats a parameter, does more, or says more than by its opcode."""
     assert found(of_two(lines)) == ""
+
+
+def test_what_calls_hand_on_for_ever_is_no_ones():
+    """Each level hands both its parameters to the next, so that the way through thirty is a power of their number."""
+    levels = [of_two(["r = bf16[] copy(b)"], name="g0")]
+    for level in range(1, 31):
+        lines = [f"c = bf16[] call(a, b), to_apply=g{level - 1}", f"r = bf16[] call(c, c), to_apply=g{level - 1}"]
+        levels.append(of_two(lines, name=f"g{level}"))
+    assert found(*levels[:4], last="g3") == REPLACE
+    assert found(*levels, last="g30") == ""

@@ -16,7 +16,10 @@ from tpusim.shapes.shape import Shape, TupleShape, leaves, nodes
 
 
 def flatten(draft: Draft, target: Target) -> None:
-    """Take apart every tuple of tuples that goes into or comes out of a loop, a branch or a barrier."""
+    """Take apart every tuple of tuples that goes into or comes out of a loop, a branch or a barrier.
+
+    A copy of a tuple becomes one of each of its arrays.
+    """
     for graph in draft.running():
         if graph is not draft.entry:
             for parameter in graph.parameters:
@@ -26,6 +29,11 @@ def flatten(draft: Draft, target: Target) -> None:
             if node.opcode in CONTROL_FLOW | VIEWS:
                 node.take([_flat(graph, operand) for operand in node.operands])
                 _make_flat(graph, node)
+            elif node.opcode == "copy" and isinstance(node.shape, TupleShape):
+                copies = [
+                    graph.add("copy", array.shape, [array], like=node) for array in arrays_in(graph, *node.operands)
+                ]
+                graph.replace(node, tuple_as(graph, node.shape, copies))
 
 
 def _is_nested(shape: Shape) -> bool:

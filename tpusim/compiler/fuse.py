@@ -468,7 +468,7 @@ def _refusal(node: Node, group: Group) -> str:
     if node.opcode == "pad" and any(part.interior for part in node.attributes["padding"]):
         return "it puts its elements apart, which a kernel does by itself"
     users = _users_behind_bitcasts(node, group)
-    if node.opcode == "copy" and not _turns_registers(node) and any(user.opcode in PRODUCTS for user in users):
+    if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users) and not _turns_registers(node):
         return "a product takes what lies as it wants it"
     # An update in place leaves its target where it is, and is made before the target changes if it is made of it.
     updates = [user for user in users if user.opcode == "dynamic-update-slice"]

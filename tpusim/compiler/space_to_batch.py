@@ -86,8 +86,10 @@ class _Graph:
 
     def _follow(self, node: Node) -> None:
         """Cut the result of an operation on elements if all its operands are cut alike, or the same everywhere."""
-        forms = {self.cuts[operand].form for operand in node.operands if operand in self.cuts}
-        if len(forms) != 1:
+        cut = [operand for operand in node.operands if operand in self.cuts]
+        forms = {self.cuts[operand].form for operand in cut}
+        # What takes bits for those of another type may have another dimension.
+        if len(forms) != 1 or any(operand.array.dimensions != node.array.dimensions for operand in cut):
             return
         (form,) = forms
         operands = [self._like(operand, form, node) for operand in node.operands]

@@ -15,7 +15,7 @@ from tpusim.compiled import njit
 from tpusim.ir.module import Computation
 from tpusim.numerics.ops.convert import Type, to_float32
 from tpusim.numerics.registry import Array, array_shape
-from tpusim.numerics.site import COMPILED, Site
+from tpusim.numerics.site import COMPILED, PATIENCE, Site
 from tpusim.numerics.values.registers import (
     FLOATS,
     INTEGERS,
@@ -131,14 +131,11 @@ def take_turns(
     """
     work, turns = site.device.work, places[0].size * places[1].size
     fold = None
-    if rounds >= _PATIENCE and turns <= rounds * _ABREAST:
+    if rounds >= PATIENCE and turns <= rounds * _ABREAST:
         fold = _fold(site, name, states, elements, is_state_first)
     work.apply(name, rounds if fold is None else turns / COMPILED)
     return None if fold is None else fold.run(states, elements, places)
 
-
-_PATIENCE = 1000
-"""Calls that the rules take less time for than compiled code takes to load."""
 
 _ABREAST = 60
 """Elements that a call of NumPy's computes in the time that compiled rows take for them."""

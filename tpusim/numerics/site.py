@@ -34,6 +34,9 @@ class Settings:
 COMPILED = 1000
 """Instructions on scalars that compiled code computes while a rule computes one."""
 
+PATIENCE = 1000
+"""Trips, or calls, that the rules take less time for than compiled code takes to load."""
+
 
 @dataclass
 class Work:

@@ -157,7 +157,11 @@ def simulate(
     lowered, machine, slice_, module, used, _ = own
     if isinstance(beside, Module | Program | str | Mapping) or not isinstance(beside, Iterable):
         raise ConfigError(f"beside: expected a list of programs, found {beside!r:.80}")
-    every = [own, *(_lowered(other, machine, slice_, None, *rest, reuse=reuse) for other in beside)]
+    every = [own]
+    for other in map(load_any, beside):
+        # Trips are given for those of the programs that have loops without any.
+        trips = DEFAULT_TRIPS if isinstance(other, Program) else default_trip_count
+        every.append(_lowered(other, machine, slice_, None, trips, schedule, reuse=reuse))
     programs = [one.program for one in every]
     check_topology(slice_, programs, machine)
     for one in () if allow_overflow else every:

@@ -96,8 +96,11 @@ def _number(bodies: Mapping[str, Body], value: _Value, narrow: DType, wide: DTyp
 
 
 def _origin(bodies: Mapping[str, Body], value: _Value) -> _Value:
-    """Return a value past what hands it on as it is: into calls, and from their parameters out of them again."""
-    while True:
+    """Return a value past what hands it on as it is: into calls, and from their parameters out of them again.
+
+    Calls of calls may hand it on as often as a power of their depth; then it counts as no one's.
+    """
+    for _ in range(_MOST_HANDS):
         body, made, arguments = value
         if made.opcode in CALLS_ONE:
             called = bodies[called_in(made.attributes)[0]]
@@ -107,7 +110,11 @@ def _origin(bodies: Mapping[str, Body], value: _Value) -> _Value:
         elif made.opcode in SAME_VALUE:
             value = value.operands[0]
         else:
-            return value
+            break
+    return value
+
+
+_MOST_HANDS = 1000
 
 
 def _rounds_alike(narrow: DType, wide: DType) -> bool:

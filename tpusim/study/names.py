@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import PurePath
 
@@ -22,21 +23,20 @@ def names_apart(named: Iterable[Named]) -> dict[Named, str]:
     name that is the last part of the path is a part of that end.
     """
     found = dict.fromkeys(named, "")
-    sharing: dict[str, list[tuple[str, ...]]] = {}
+    sharing = Counter(name for name, _ in found)
+    # Of all paths at once: there may be thousands of one name.
+    ends = Counter((name, end) for name, path in found for end in _ends(path))
     for name, path in found:
-        sharing.setdefault(name, []).append(PurePath(path).parts)
-    for name, path in found:
-        end = _end(PurePath(path), sharing[name]) if len(sharing[name]) > 1 else name
+        own = next((end for end in _ends(path) if ends[name, end] == 1), PurePath(path).parts)
+        end = PurePath(*own).as_posix() if sharing[name] > 1 else name
         found[name, path] = end if PurePath(end).name == name else f"{name} ({end})"
     return found
 
 
-def _end(path: PurePath, paths: Iterable[tuple[str, ...]]) -> str:
-    """Return the shortest end of a path that is the end of no other one."""
-    parts = path.parts
-    others = [other for other in paths if other != parts]
-    counts = (count for count in range(1, len(parts)) if all(other[-count:] != parts[-count:] for other in others))
-    return PurePath(*parts[-next(counts, len(parts)) :]).as_posix()
+def _ends(path: str) -> Iterator[tuple[str, ...]]:
+    """Yield the ends of a path, the shortest first."""
+    parts = PurePath(path).parts
+    return (parts[-count:] for count in range(1, len(parts) + 1))
 
 
 def chip_names(stated: Iterable[str]) -> dict[str, str]:

@@ -2,13 +2,15 @@
 
 Source: XLA, memory space assignment: one prefetch across programs, which finds room before all else. Of 724 programs
 compiled ahead of time (v3 to v7x), 693 fetch just the one that the rule here names, or none where it names none; 25
-fetch another one that is as large.
+fetch another one that is as large, and 6 one where it names none or the other way round.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tpusim.compiler.place.lives import Lives
-from tpusim.compiler.place.room import Stretch
+from tpusim.compiler.place.room import Room, Stretch
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Node
 from tpusim.ir.ops import IN_PLACE, INDEXED, PRODUCTS, SAME_NUMBERS
@@ -16,33 +18,40 @@ from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
 
-def argument_across_programs(draft: Draft, target: Target, lives: Lives) -> tuple[Node, Stretch] | None:
-    """Return the argument that is fetched across programs, and the room that it takes until it is read no more.
+class Fetched(NamedTuple):
+    """An argument that is fetched across programs, and the room that it takes until it is read no more."""
 
-    It is the largest of those that products multiply whole, or of which gathers and slices take parts: what kernels
-    pass through element by element comes in block by block as well.
+    argument: Node
+    room: Stretch
+
+
+def argument_across_programs(draft: Draft, target: Target, lives: Lives) -> Fetched | None:
+    """Return the largest argument for which there is room of those that kernels take whole.
+
+    Products do, and gathers and dynamic slices of their own of what they take parts of; what kernels pass through
+    element by element comes in block by block as well. Of those that are as large it is the first that is read no more.
     """
     if not target.across_programs:
         return None
-    given_away = {alias.parameter for alias in draft.attributes.get("input_output_alias", ())}
+    aliases = (*draft.attributes.get("input_output_alias", ()), *draft.attributes.get("buffer_donor", ()))
+    given_away = {one.parameter for one in aliases}
     found = []
     for parameter in draft.entry.parameters:
-        if not isinstance(parameter.shape, ArrayShape) or parameter.shape.memory_space:
+        users = parameter.users
+        is_array = isinstance(parameter.shape, ArrayShape) and not parameter.is_small
+        if not is_array or not users or parameter.immediate in given_away:
             continue
-        if parameter.is_small or parameter.immediate in given_away:
-            continue
-        size, users = physical_bytes(parameter.shape), parameter.users
-        if users and size <= target.fast_bytes and all(_profits(draft, user, parameter) for user in users):
+        if all(_takes_whole(draft, user, parameter) for user in users):
             last = max(lives.positions[user.name] for user in users)
-            found.append((size, last, parameter))
-    if not found:
-        return None
-    # The first of those that are as large and read no more from the same kernel on.
-    size, last, parameter = min(found, key=lambda one: (-one[0], one[1]))
-    return parameter, (lives.positions[parameter.name], last, size)
+            stretch = lives.positions[parameter.name], last, physical_bytes(parameter.shape)
+            found.append(Fetched(parameter, stretch))
+    room = Room(lives.length, target.fast_bytes)
+    room.hold(lives.held)
+    best = sorted(found, key=lambda one: (-one.room[2], one.room[1]))
+    return next((one for one in best if room.take([one.room])), None)
 
 
-def _profits(draft: Draft, user: Node, argument: Node) -> bool:
+def _takes_whole(draft: Draft, user: Node, argument: Node) -> bool:
     """Return whether a node, or what it fuses, takes an argument only where all of it is to be at hand."""
     if user.opcode in PRODUCTS:
         # Products channel by channel are the vector unit's.
@@ -55,11 +64,12 @@ def _profits(draft: Draft, user: Node, argument: Node) -> bool:
     todo = [own for own, operand in zip(inner.parameters, user.operands, strict=True) if operand is argument]
     while todo:
         node = todo.pop()
-        if node is inner.root:
+        if node is inner.root or not node.users:
             return False
         for taker in node.users:
             if taker.opcode in SAME_NUMBERS:
                 todo.append(taker)
-            elif taker.opcode == "dynamic-slice" or not _profits(draft, taker, node):
+            # A layer that a kernel cuts out of a stack comes in alone.
+            elif taker.opcode == "dynamic-slice" or not _takes_whole(draft, taker, node):
                 return False
     return True

@@ -2,7 +2,7 @@
 
 A copy begins so many kernels ahead that what these leave of HBM's bandwidth suffices for it, as long as there is room
 from there to the last kernel that reads it. For what several kernels would wait for it need not suffice: they would
-read it several times.
+read it several times. What is fetched across programs has come in during the run before: a first run waits for it.
 
 Source: XLA, memory space assignment: prefetches by the cost of the kernels between, and one across programs.
 """

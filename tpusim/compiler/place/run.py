@@ -2,7 +2,8 @@
 
 What must lie in one place moves as one. Of all places those come first that save the most HBM traffic over the square
 root of their bytes, each as long as there is room during all of its life. What a loop reads again and again of an
-argument is copied before the loop, what a loop makes for the result after it, if that pays.
+argument is copied before the loop, what a loop makes for the result after it, if that pays. One argument comes before
+all of them: that which is fetched across programs.
 
 Source: XLA, memory space assignment: its measure of benefit, and its order.
 """
@@ -11,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
+from typing import NamedTuple
 
-from tpusim.compiler.place.across import argument_across_programs
+from tpusim.compiler.place.across import Fetched, argument_across_programs
 from tpusim.compiler.place.borders import Border, copies_at_borders, copies_that_make_room
 from tpusim.compiler.place.lives import Home, Lives
 from tpusim.compiler.place.prefetch import prefetch
-from tpusim.compiler.place.room import Room
+from tpusim.compiler.place.room import Room, Stretch
 from tpusim.compiler.place.spaces import set_spaces
 from tpusim.compiler.target import Target
-from tpusim.draft import Draft, Node
+from tpusim.draft import Draft
 
 
 def place(draft: Draft, target: Target) -> None:
@@ -27,13 +29,14 @@ def place(draft: Draft, target: Target) -> None:
     if target.fast_bytes <= 0:
         return
     borders = copies_at_borders(draft)
-    lives, wanted, moved, fetched = _choice(draft, target, borders)
-    leaving = copies_that_make_room(draft.entry, lives, moved, target.latency_bytes)
+    choice = _choose(draft, target, borders)
+    leaving = copies_that_make_room(draft.entry, choice.lives, choice.moved, target.latency_bytes)
     if leaving:
         borders += leaving
-        lives, wanted, moved, fetched = _choice(draft, target, borders)
+        choice = _choose(draft, target, borders)
+    lives, wanted, moved, fetched = choice
     room = Room(lives.length, target.fast_bytes)
-    room.hold(lives.held)
+    room.hold(_held(lives, fetched))
     for home in moved:
         room.take(home.stretches)
     _note(target, lives, wanted, moved)
@@ -42,23 +45,31 @@ def place(draft: Draft, target: Target) -> None:
     for border in borders:
         if border not in kept:
             border.drop()
-    prefetch(draft, target, lives, room, moved, list(kept), argument=fetched)
+    prefetch(draft, target, lives, room, moved, list(kept), argument=fetched.argument if fetched else None)
 
 
-def _choice(
-    draft: Draft, target: Target, borders: Sequence[Border]
-) -> tuple[Lives, list[Home], set[Home], Node | None]:
-    """Return the lives of all arrays, which are worth moving, the best first, and which of them move; and the argument
-    that is fetched across programs.
-    """
+class _Choice(NamedTuple):
+    """The lives of all arrays, which of them are worth moving, the best first, which move, and what is fetched."""
+
+    lives: Lives
+    wanted: list[Home]
+    moved: set[Home]
+    fetched: Fetched | None
+
+
+def _choose(draft: Draft, target: Target, borders: Sequence[Border]) -> _Choice:
     lives = Lives(draft, target, {border.copy.name for border in borders})
-    fetched, room = argument_across_programs(draft, target, lives) or (None, None)
-    lives.held += [room] if room else []
-    saved = _saved_bytes(lives, borders, target.latency_bytes)
+    fetched = argument_across_programs(draft, target, lives)
+    held, saved = _held(lives, fetched), _saved_bytes(lives, borders, target.latency_bytes)
     wanted = sorted(saved, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
-    choices = [_fitting(wanted, lives, target, halvings) for halvings in range(_HALVINGS)]
+    choices = [_fitting(wanted, lives, held, target, halvings) for halvings in range(_HALVINGS)]
     moved = set(max(choices, key=lambda homes: sum(saved[home] for home in homes)))
-    return lives, wanted, moved, fetched
+    return _Choice(lives, wanted, moved, fetched)
+
+
+def _held(lives: Lives, fetched: Fetched | None) -> list[Stretch]:
+    """Return what is not for arrays to choose: what hand-written kernels take, and what is fetched across programs."""
+    return [*lives.held, *([fetched.room] if fetched else [])]
 
 
 def _note(target: Target, lives: Lives, wanted: Sequence[Home], moved: set[Home]) -> None:
@@ -77,7 +88,9 @@ _HALVINGS = 4
 """Sizes of the memory to try, each half of the one before."""
 
 
-def _fitting(wanted: Sequence[Home], lives: Lives, target: Target, halvings: int) -> dict[Home, None]:
+def _fitting(
+    wanted: Sequence[Home], lives: Lives, held: Sequence[Stretch], target: Target, halvings: int
+) -> dict[Home, None]:
     """Return what finds room, the best first: in a smaller memory, and of all else what the larger ones have room for.
 
     A large array that is a little better than many small ones can shut them out, where there would be no room for it in
@@ -86,7 +99,7 @@ def _fitting(wanted: Sequence[Home], lives: Lives, target: Target, halvings: int
     moved: dict[Home, None] = {}
     for times in reversed(range(halvings + 1)):
         room = Room(lives.length, target.fast_bytes_of(0.5**times))
-        room.hold(lives.held)
+        room.hold(held)
         for home in moved:
             room.take(home.stretches)
         moved |= {home: None for home in wanted if home not in moved and room.take(home.stretches)}

@@ -15,7 +15,7 @@ from tpusim.ir.ops import async_parts
 from tpusim.numerics.elided import guess_left_out
 from tpusim.numerics.registry import RULES, TOKEN, computes
 from tpusim.numerics.scalar_loops import ScalarLoop
-from tpusim.numerics.site import COMPILED, Run, Site
+from tpusim.numerics.site import COMPILED, PATIENCE, Run, Site
 from tpusim.numerics.values.registers import NoRowError
 from tpusim.semantics.scalars import State
 from tpusim.semantics.trip_counts import trips_from
@@ -63,7 +63,7 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
     while (yield Run(condition, [state])):
         if trips == site.settings.max_iterations:
             raise SimulationError(f"{instruction.name!r} has not ended after {trips:,} iterations (--max-iterations)")
-        if trips == _PATIENCE and (compiled := _compiled(site, instruction)) is not None:
+        if trips == PATIENCE and (compiled := _compiled(site, instruction)) is not None:
             most = min((site.settings.max_iterations or _NO_LIMIT) - trips, work.left * COMPILED // each)
             state, more = compiled.run(state, int(most))
             work.spend(more * each / COMPILED, repr(instruction.name))
@@ -71,7 +71,7 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
             # Without any it is the rules that say that there is no work left.
             if more:
                 continue
-        elif trips == _PATIENCE:
+        elif trips == PATIENCE:
             work.expect(each * _trips_ahead(site, instruction, state), repr(instruction.name))
         work.spend(each, repr(instruction.name))
         state = yield Run(body, [state])
@@ -79,8 +79,6 @@ def run_while(site: Site, instruction: Instruction, operands: list[Any]) -> Call
     return state
 
 
-_PATIENCE = 1000
-"""Trips that the rules take less time for than compiled code takes to load."""
 _NO_LIMIT = 2**62
 
 
