@@ -355,7 +355,7 @@ def bits(g: Graph, x: Value) -> Value:
 @step()
 def broadcast(g: Graph, x: Value) -> Value:
     """Add copies along new dimensions."""
-    rank = g.number(len(x.sizes), 4)
+    rank = g.number(len(x.sizes), max(4, len(x.sizes)))
     places = sorted(g.draw(st.permutations(range(rank)))[: len(x.sizes)])
     sizes = g.sizes(rank, 3)
     for place, size in zip(places, x.sizes, strict=True):

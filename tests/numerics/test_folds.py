@@ -25,7 +25,7 @@ def both(monkeypatch: pytest.MonkeyPatch, text: str, inputs: list[Any], precisio
     run = folds.Fold.run
     monkeypatch.setattr(folds.Fold, "run", lambda fold, *given: ran.append(fold) or run(fold, *given))
     for patience in (1, 10**9):
-        monkeypatch.setattr(folds, "_PATIENCE", patience)
+        monkeypatch.setattr(folds, "PATIENCE", patience)
         found.append([(value.dtype, value.shape, value.tobytes()) for value in run_ours(text, inputs, precision)])
     monkeypatch.setattr(folds.Fold, "run", run)
     assert len(ran) == 1
@@ -208,7 +208,7 @@ def test_a_scan_gives_what_the_rules_give(monkeypatch, reverse):
 @pytest.mark.parametrize("count", [0, 1, folds._BLOCK + 3])
 def test_elements_are_taken_block_by_block(monkeypatch, count):
     """What is left of the last block, and none at all."""
-    monkeypatch.setattr(folds, "_PATIENCE", 0)
+    monkeypatch.setattr(folds, "PATIENCE", 0)
     text = program("s32[2]", "reduce(p0, p1), dimensions={0}, to_apply=f", [f"s32[{count},2]", "s32[]"], DIGITS)
     array = np.arange(2 * count, dtype=np.int32).reshape(count, 2)
     expected = np.full(2, 7, np.int64)

@@ -81,11 +81,11 @@ def compiled_and_ruled(monkeypatch: pytest.MonkeyPatch, text: str, inputs: list[
         return state, more
 
     monkeypatch.setattr(ScalarLoop, "run", counted)
-    monkeypatch.setattr(control, "_PATIENCE", 1)
+    monkeypatch.setattr(control, "PATIENCE", 1)
     compiled = run_ours(text, inputs, precision)
     # The rules alone would give the same.
     assert trips == [5]
-    monkeypatch.setattr(control, "_PATIENCE", -1)
+    monkeypatch.setattr(control, "PATIENCE", -1)
     return compiled, run_ours(text, inputs, precision)
 
 
