@@ -32,8 +32,8 @@ class Settings:
 
 
 COMPILED = 500
-"""Instructions on scalars that compiled code may compute in place of one that a rule computes: it takes 170 to 250 times
-less for each, and the most that all of them may come to is to end within the seconds that users wait."""
+"""Instructions on scalars that compiled code may compute in place of one that a rule computes: it takes some 200 times
+less for each, and all that it may compute is to end within the seconds that users wait."""
 
 PATIENCE = 1000
 """Trips, or calls, that the rules take less time for than compiled code takes to load."""
