@@ -150,31 +150,39 @@ OTHERS = {
 }
 
 
+def convolved(name, images):
+    """Return a program that convolves images of 4 features to 8, and the sizes of what it is given."""
+    dtype, given, labels, groups = OTHERS[name]
+    images_in, kernel, images_out = labels.replace("->", "_").split("_")
+    marks = {"b": images, "0": 6, "1": 21}
+    taken, made = ([(marks | {"f": depth})[mark] for mark in text] for text, depth in ((images_in, 4), (images_out, 8)))
+    inner = [{"i": 4 // int(groups[-1:] or 1), "o": 8}.get(mark, 3) for mark in kernel]
+    return (
+        f"""HloModule m
+ENTRY e {{
+  x = {given}{shown(taken)} parameter(0)
+  k = {given}{shown(inner)} parameter(1)
+  ROOT y = {dtype}{shown(made)} convolution(x, k), window={{size=3x3 pad=1_1x1_1}}, dim_labels={labels}{groups}
+}}
+""",
+        (taken, inner),
+    )
+
+
+def shown(sizes):
+    """Return the sizes of an array as a text has them."""
+    return f"[{','.join(map(str, sizes))}]"
+
+
 @pytest.mark.parametrize("images", [1, 3])
 @pytest.mark.parametrize("name", OTHERS)
 def test_whatever_the_order_and_the_type_the_values_are_the_same(name, images):
-    """Of one convolution of 4 features to 8."""
-    dtype, given, labels, groups = OTHERS[name]
-    images_in, kernel, images_out = labels.replace("->", "_").split("_")
-    depth = 4 // int(groups[-1:] or 1)
-    sizes = [
-        ",".join(str({"b": images, "f": features, "0": 6, "1": 21}[mark]) for mark in text)
-        for text, features in ((images_in, 4), (images_out, 8))
-    ]
-    inner = ",".join(str({"i": depth, "o": 8}.get(mark, 3)) for mark in kernel)
-    text = f"""HloModule m
-ENTRY e {{
-  x = {given}[{sizes[0]}] parameter(0)
-  k = {given}[{inner}] parameter(1)
-  ROOT y = {dtype}[{sizes[1]}] convolution(x, k), window={{size=3x3 pad=1_1x1_1}}, dim_labels={labels}{groups}
-}}
-"""
+    """Of one convolution, to the last bit."""
+    text, sizes = convolved(name, images)
     source, module = parse_module(SourceText("test", text)), compiled(text, stop_after="space-to-batch")
     assert check(module) == check(compiled(text)) == []
     draw = np.random.default_rng(0)
-    type_of = {"bf16": ml_dtypes.bfloat16, "s8": np.int8}.get(given, np.float32)
-    inputs = [
-        draw.integers(-3, 4, [int(size) for size in each.split(",")]).astype(type_of) for each in (sizes[0], inner)
-    ]
+    dtype = {"bf16": ml_dtypes.bfloat16, "s8": np.int8}.get(OTHERS[name][1], np.float32)
+    inputs = [draw.integers(-3, 4, each).astype(dtype) for each in sizes]
     expected, found = (execute(one, inputs, precision="exact") for one in (source, module))
     np.testing.assert_array_equal(np.asarray(found, np.float32), np.asarray(expected, np.float32))
