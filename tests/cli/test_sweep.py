@@ -65,7 +65,7 @@ def test_a_fault_of_our_own_at_a_point_is_told_and_has_its_code(capsys, monkeypa
     page, said = capsys.readouterr()
     assert "4 points (simulated): 2 fault, 2 ok" in page
     assert "error: a fault of tpusim itself in the stage 'study': KeyError: 'missing'; at study/work.py:" in page
-    assert "2 points ended in a fault of tpusim itself" in said
+    assert "2 points ended so, the first in a fault of tpusim itself" in said
     assert "Please report this" in said
     assert [row["status"] for row in rows_of(tmp_path / "out.csv")] == ["fault", "fault", "ok", "ok"]
     assert main(["sweep", MLP, "-o", "mxu.count=2", "-o", "ici.dimensions=1,2", *rest]) == 70

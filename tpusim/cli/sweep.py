@@ -85,8 +85,10 @@ def sweep(options: Namespace) -> None:
         line.close()
     _tell(study, rows, options)
     if study.faults:
-        points = "1 point" if len(study.faults) == 1 else f"{len(study.faults):,} points, the first of them,"
-        raise FaultError(f"{points} ended in {study.faults[0]}")
+        points = (
+            "1 point ended in" if len(study.faults) == 1 else f"{len(study.faults):,} points ended so, the first in"
+        )
+        raise FaultError(f"{points} {study.faults[0]}")
 
 
 def _tell(study: Study, rows: list[dict[str, Any]], options: Namespace) -> None:
