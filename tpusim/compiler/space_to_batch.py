@@ -4,8 +4,8 @@ A batch of one to seven fills no registers. Eight stretches of each image do, ea
 that its windows reach into. What follows element by element, and further convolutions, stay in that form. Columns
 behind the last one are masked where windows would take them for padding.
 
-Source: XLA, SpaceToBatchConverter; which convolutions, from 70 of them compiled ahead of time for v5e (libtpu 0.0.52); other
-chips are taken to do alike.
+Source: XLA, SpaceToBatchConverter; which convolutions, from 70 of them compiled ahead of time for v5e (libtpu 0.0.52).
+Other chips are taken to do alike.
 """
 
 from __future__ import annotations
