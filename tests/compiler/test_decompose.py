@@ -416,6 +416,18 @@ def test_no_windows_are_read_in_no_loop():
     assert check(module) == []
 
 
+def test_windows_of_nothing_are_read_in_no_loop():
+    """Also where what is left out has no place: XLA lets a size of 0 pass for one of 1."""
+    module, made = decomposed("""
+    x = f32[9,7,11] parameter(0)
+    i = s32[5,2] parameter(1)
+    ROOT out = f32[5,7] gather(x, i), offset_dims={1}, collapsed_slice_dims={0,2}, start_index_map={0,2},
+      index_vector_dim=1, slice_sizes={1,7,0}
+    """)
+    assert loops(made) == 0
+    assert check(module) == []
+
+
 def test_many_updates_of_nothing_are_not_one():
     """Three windows without elements have as many as one has."""
     _, made = decomposed(

@@ -131,8 +131,9 @@ def test_the_second_parameter_replaces() -> None:
         (CHOICE, lambda n: 2 * n if n < 4 else -n),
         (TABLE, lambda n: [7, 5, 3, 1][min(max(n, 0), 3)]),
         (CALL, lambda n: n * n),
+        ("f { n = s32[] parameter(0)  ROOT p = s32[] dot(n, n) }", lambda n: n * n),
     ],
-    ids=["while", "branches", "predicate", "table", "call"],
+    ids=["while", "branches", "predicate", "table", "call", "product"],
 )
 def test_lifted_computations_agree_with_one_call_per_element(body: str, twin: Callable[[int], int]) -> None:
     """Loops of different length per element, branches by index (a wrong one is the last), tables, calls."""

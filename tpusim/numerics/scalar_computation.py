@@ -16,7 +16,7 @@ import numpy as np
 from tpusim.allocation.forwarding import branch_names
 from tpusim.errors import SimulationError
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import COMBINES, REARRANGES
+from tpusim.ir.ops import COMBINES, PRODUCTS, REARRANGES
 from tpusim.numerics.evaluate import rule_of, run_computation
 from tpusim.numerics.registry import Rule, element_type
 from tpusim.numerics.site import Run, Site
@@ -49,9 +49,11 @@ def apply_lifted(site: Site, name: str, arrays: Sequence[Any]) -> Any:
     these.
     """
     computation = site.module[name]
-    # Broadcasts and slices of scalars change nothing; those of arrays would meet one dimension too many.
     inner = Site(site.module, computation, site.settings, site.device)
-    if any(shape.rank for instruction in computation for shape in leaves(instruction.shape)):
+    # Broadcasts and slices of scalars change nothing; those of arrays would meet one dimension too many, and products
+    # of lifted scalars would be products of matrices.
+    has_arrays = any(shape.rank for instruction in computation for shape in leaves(instruction.shape))
+    if has_arrays or not PRODUCTS.isdisjoint(computation.opcodes):
         return _one_by_one(inner, arrays)
     return _walk(inner, arrays)
 

@@ -55,7 +55,7 @@ def read_windows(build: Build, node: Node) -> Node | None:
 def _is_for_a_kernel(build: Build, table: Node, slices: Sequence[int]) -> bool:
     """Return whether a kernel gathers such slices: no part of a dimension, longer than one, may lie within tiles."""
     sizes, chip = table.array.dimensions, build.target.chip
-    if all(size in (1, whole) for size, whole in zip(slices, sizes, strict=True)):
+    if not prod(slices) or all(size in (1, whole) for size, whole in zip(slices, sizes, strict=True)):
         return True
     given = boundary_order(table.array, chip)
     if takes_rows(sizes, slices, given):
