@@ -266,7 +266,10 @@ class Draft:
             operands = [at[name] for name in instruction.operands]
             # Names are unique in a computation only; here in all of the module.
             name = self.fresh(instruction.name)
-            attributes = _UNSAID.get(instruction.opcode, {}) | instruction.attributes
+            attributes = instruction.attributes
+            # All others share the dicts of what they are read from.
+            if instruction.opcode in _UNSAID:
+                attributes = _UNSAID[instruction.opcode] | attributes
             node = Node(name, instruction.opcode, instruction.shape, operands, attributes, instruction.immediate)
             at[instruction.name] = node
             if node.opcode in CONTROL_FLOW:

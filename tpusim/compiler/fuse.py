@@ -418,7 +418,7 @@ def _product_behind(node: Node) -> Node | None:
 
 def _is_of_row(node: Node) -> bool:
     """Return whether a row window is made for this node alone: one kernel makes both, of what it has in registers."""
-    return any(one.opcode == "reduce-window" and is_row_window(one) for one in _made_for(node, FUSES_INTO_USERS))
+    return any(map(is_row_window, _made_for(node, FUSES_INTO_USERS)))
 
 
 def _made_for(node: Node, through: Collection[str]) -> Iterator[Node]:

@@ -41,6 +41,10 @@ class _Form(NamedTuple):
         order.insert(order.index(self.along), self.images)
         return order
 
+    def at(self, rank: int) -> int:
+        """Return where the stretches stand then, before their columns."""
+        return self.order(rank).index(self.images)
+
 
 class _Cut(NamedTuple):
     """An array that is cut."""
@@ -51,7 +55,7 @@ class _Cut(NamedTuple):
     @property
     def at(self) -> int:
         """The dimension of the stretches, which stands before that of their columns."""
-        return self.form.order(self.node.array.rank).index(self.form.images)
+        return self.form.at(self.node.array.rank)
 
 
 def cut_images(draft: Draft, target: Target) -> None:
@@ -135,7 +139,7 @@ class _Graph:
         elif _is_worth_it(image, whole, more):
             padded = image.array.dimensions[whole.along] + window.pad_low + window.pad_high
             columns = -(-padded // (_STRETCHES * window.stride)) * window.stride
-            at = whole.order(image.array.rank).index(whole.images)
+            at = whole.at(image.array.rank)
             given = _with_neighbours(build, _stretched(build, image, whole, window.pad_low, columns), at, 0, more)
         else:
             return
@@ -190,7 +194,7 @@ def _stretched(build: Build, image: Node, form: _Form, pad_low: int, columns: in
     """Return images of which each is eight stretches of so many columns, with zeros around."""
     turned = build.turned(image, form.order(image.array.rank))
     sizes = list(turned.array.dimensions)
-    at = form.order(len(sizes)).index(form.images)
+    at = form.at(len(sizes))
     pad_high = _STRETCHES * columns - sizes[at + 1] - pad_low
     padded = build.pad(turned, build.constant(0, image.array.dtype), {at + 1: (pad_low, pad_high)})
     sizes[at : at + 2] = sizes[at] * _STRETCHES, columns
