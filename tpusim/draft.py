@@ -11,7 +11,7 @@ from typing import Any
 from tpusim.ir.attributes import Window
 from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
 from tpusim.ir.ops import CONTROL_FLOW, HAS_EFFECTS, VIEWS
-from tpusim.shapes.shape import ArrayShape, Shape
+from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
 
 class Node:
@@ -58,6 +58,11 @@ class Node:
     def is_small(self) -> bool:
         """Whether it is a scalar, which the scalar core keeps."""
         return isinstance(self.shape, ArrayShape) and self.shape.element_count <= 1
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether it, or what it takes, has sizes that are known at run time only."""
+        return any(any(leaf.dynamic) for one in (self, *self.operands) for leaf in leaves(one.shape))
 
     @property
     def called(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import ELEMENTWISE
 from tpusim.shapes.dtype import DTYPES
-from tpusim.shapes.shape import ArrayShape, leaves
+from tpusim.shapes.shape import ArrayShape
 
 _STRETCHES = 8
 _MOST_IMAGES = 7
@@ -74,7 +74,7 @@ class _Graph:
 
     def run(self) -> None:
         for node in self.graph.order():
-            if any(any(leaf.dynamic) for one in (node, *node.operands) for leaf in leaves(one.shape)):
+            if node.is_dynamic:
                 continue
             if node.opcode == "convolution":
                 self._convolve(node)

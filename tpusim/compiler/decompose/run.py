@@ -19,7 +19,6 @@ from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import RULES
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft
-from tpusim.shapes.shape import leaves
 
 
 def decompose(draft: Draft, target: Target) -> None:
@@ -29,7 +28,7 @@ def decompose(draft: Draft, target: Target) -> None:
     """
     for graph in draft.reachable():
         for node in graph.order():
-            if any(any(leaf.dynamic) for one in (node, *node.operands) for leaf in leaves(one.shape)):
+            if node.is_dynamic:
                 continue
             for rule in RULES.get(node.opcode, ()):
                 if (made := rule(Build(graph, node, target), node)) is not None:
