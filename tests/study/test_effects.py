@@ -12,7 +12,7 @@ import tpusim
 from tests.study.cases import BANDWIDTH, LSTM, MLP, kernel_module
 from tpusim.errors import ConfigError
 from tpusim.study.effects import effects, pareto
-from tpusim.study.names import chip_names
+from tpusim.study.names import chips_apart
 from tpusim.study.spec import BASES, make_spec
 
 AXES = {"clock_hz": ["x1", "x2"], BANDWIDTH: ["x1", "x2"]}
@@ -102,8 +102,8 @@ def test_files_of_one_chip_s_name_are_told_by_their_folders(tmp_path):
     """A file that states its own name is called by that; the same chip in two spellings is one."""
     (tmp_path / "A").mkdir()
     one, other = slow_chip(tmp_path), slow_chip(tmp_path / "A")
-    assert chip_names([one, other]) == {one: f"v5e ({tmp_path.name}/slow.toml)", other: "v5e (A/slow.toml)"}
-    assert chip_names(["v5e", "TPU v5 lite", "no chip"]) == {"v5e": "v5e", "TPU v5 lite": "v5e"}
+    assert chips_apart([one, other]) == {one: f"v5e ({tmp_path.name}/slow.toml)", other: "v5e (A/slow.toml)"}
+    assert chips_apart(["v5e", "TPU v5 lite", "no chip"]) == {"v5e": "v5e", "TPU v5 lite": "v5e"}
 
 
 def test_points_that_take_no_time_have_no_effect_to_tell():

@@ -273,10 +273,15 @@ def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dic
     return facts
 
 
+def is_chip_file(name_or_path: str) -> bool:
+    """Return whether a chip is stated by its file."""
+    # A shipped chip's name has neither ending nor slash, so no file on disk can stand in for it.
+    return name_or_path.endswith(".toml") or "/" in name_or_path
+
+
 def _facts_of(name_or_path: str, within: tuple[str, ...]) -> Mapping[str, Fact]:
     """Return the quantities of a chip; ``within`` are the files that have named it as their base."""
-    # A shipped chip's name has neither ending nor slash, so no file on disk can stand in for it.
-    if not name_or_path.endswith(".toml") and "/" not in name_or_path:
+    if not is_chip_file(name_or_path):
         return _shipped_facts(resolve_chip_name(name_or_path))
     path = Path(name_or_path)
     if "\0" in name_or_path:

@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from tpusim.errors import ConfigError
 from tpusim.files import utf8_text
-from tpusim.hardware.load import load_chip
+from tpusim.hardware.load import is_chip_file, load_chip
 
 Named = tuple[str, str]
 """A name, and the path of what it names."""
@@ -39,7 +39,7 @@ def _ends(path: str) -> Iterator[tuple[str, ...]]:
     return (parts[-count:] for count in range(1, len(parts) + 1))
 
 
-def chip_names(stated: Iterable[str]) -> dict[str, str]:
+def chips_apart(stated: Iterable[str]) -> dict[str, str]:
     """Return what each of some chips is called, by how it is stated; nothing of what is no chip.
 
     A file that somebody has copied from a shipped one may say that chip's name.
@@ -48,6 +48,6 @@ def chip_names(stated: Iterable[str]) -> dict[str, str]:
     for text in stated:
         with suppress(ConfigError):
             name = load_chip(text).name
-            found[text] = name, utf8_text(os.path.abspath(text)) if text.endswith(".toml") or "/" in text else name
+            found[text] = name, utf8_text(os.path.abspath(text)) if is_chip_file(text) else name
     names = names_apart(found.values())
     return {text: names[named] for text, named in found.items()}

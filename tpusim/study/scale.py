@@ -22,7 +22,7 @@ from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import read_program, simulate
 from tpusim.report.shown import Shown
 from tpusim.report.tables import Printer
-from tpusim.study.names import chip_names
+from tpusim.study.names import chips_apart
 from tpusim.study.programs import ProgramText, Source, find_programs
 
 _COUNTED = "batch"
@@ -82,7 +82,7 @@ def scale(
     chips = _texts("chips", "names of chips or of .toml files", chips, Path)
     topologies = _texts("topologies", "slices such as 'v5e:2x4'", topologies, Topology)
     runs = [_Run(*run, schedule, default_trip_count) for run in product(found, chips or [""], topologies or [""])]
-    names = chip_names(chips)
+    names = chips_apart(chips)
     rows = []
     for number, run in enumerate(runs):
         if progress is not None:

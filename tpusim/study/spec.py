@@ -21,7 +21,7 @@ from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.schedules import check_schedule
 from tpusim.study.axes import Axis, read_axis
 from tpusim.study.expressions import Expression
-from tpusim.study.names import chip_names
+from tpusim.study.names import chips_apart
 from tpusim.study.programs import ProgramText, find_programs
 
 BASES = {"chip": "base", "topology": "topology", "schedule": "schedule"}
@@ -95,7 +95,7 @@ class Spec:
     def chip_names(self) -> dict[str, str]:
         """By how the axes state them what tables call the chips."""
         stated = (str(one["chip"]) for axis in self.axes for one in axis.settings if one.get("chip"))
-        return chip_names(dict.fromkeys(stated))
+        return chips_apart(dict.fromkeys(stated))
 
     @cached_property
     def families(self) -> dict[str, str]:

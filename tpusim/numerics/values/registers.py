@@ -12,17 +12,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tpusim.compiled import njit
 from tpusim.ir.module import Computation, Instruction
 from tpusim.ir.ops import MAKES_SUBNORMALS
 from tpusim.numerics.ops.convert import FLOAT32, Type, from_float32, round_word
-from tpusim.numerics.registry import array_shape, element_type
+from tpusim.numerics.registry import Array, array_shape, element_type
 from tpusim.numerics.site import Site
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
-
-Array = NDArray[Any]
 
 _ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _REMAINDER, _MAXIMUM, _MINIMUM, _AND, _OR, _XOR, _LEFT, _RIGHT = range(12)
 _EQ, _NE, _LT, _LE, _GT, _GE, _SELECT, _TO_INTEGER, _TO_FLOAT = range(12, 21)
@@ -96,7 +93,7 @@ class Registers:
         """Return registers for what has a shape, in tuples as it is."""
         if isinstance(shape, TupleShape):
             return tuple(self.of(element) for element in shape.elements)
-        return self._register(file_of(shape))
+        return self._register(_file_of(shape))
 
     def add(self, computation: Computation, arguments: list[Any]) -> tuple[Array, Any]:
         """Return a computation's rows, and the registers of its result; raise ``NoRowError`` if something has none."""
@@ -137,16 +134,16 @@ class Registers:
                 return operands[0][instruction.attributes["index"]]
             case "copy":
                 return operands[0]
-            case "constant" if file_of(instruction.shape) != OTHERS and not instruction.immediate.elided:  # type: ignore[union-attr]
+            case "constant" if _file_of(instruction.shape) != OTHERS and not instruction.immediate.elided:  # type: ignore[union-attr]
                 value = self._site.settings.read_literal(instruction.immediate, instruction.shape)  # type: ignore[arg-type]
-                is_float = file_of(instruction.shape) == FLOATS
-                return self._register(file_of(instruction.shape), float(value) if is_float else int(value))
+                is_float = _file_of(instruction.shape) == FLOATS
+                return self._register(_file_of(instruction.shape), float(value) if is_float else int(value))
         if any(not isinstance(operand, Register) or operand.file == OTHERS for operand in operands):
             raise NoRowError
         return self._computed(instruction, operands)
 
     def _computed(self, instruction: Instruction, operands: list[Register]) -> Register:
-        file, operation = file_of(instruction.shape), _operation(instruction)
+        file, operation = _file_of(instruction.shape), _operation(instruction)
         if file == OTHERS or operation is None:
             raise NoRowError
         made = self._register(file)
@@ -161,7 +158,7 @@ class Registers:
 def _operation(instruction: Instruction) -> int | None:
     """Return the number of what an instruction does, None if it has no row."""
     # To NumPy bf16 is of a kind of its own.
-    kind = "f" if file_of(instruction.shape) == FLOATS else element_type(instruction).kind
+    kind = "f" if _file_of(instruction.shape) == FLOATS else element_type(instruction).kind
     if instruction.opcode == "compare":
         is_usual = instruction.attributes.get("type") != "TOTALORDER"
         return _COMPARISONS[instruction.attributes["direction"]] if is_usual else None
@@ -172,7 +169,7 @@ def _operation(instruction: Instruction) -> int | None:
     return _ROWS.get(kind, {}).get(instruction.opcode)
 
 
-def file_of(shape: Shape) -> int:
+def _file_of(shape: Shape) -> int:
     """Return the file of registers for what has a shape."""
     if not isinstance(shape, ArrayShape) or shape.rank:
         return OTHERS
