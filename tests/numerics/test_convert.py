@@ -240,6 +240,11 @@ def test_helpers_take_arrays_as_they_lie() -> None:
     assert convert.to_float32(values.T).tolist() == [[1.5, 2.0]] * 3
     assert convert.to_float32(np.zeros((), ml_dtypes.bfloat16)).shape == ()
     assert convert.to_float32(np.zeros((0, 2), ml_dtypes.bfloat16)).shape == (0, 2)
+    values = np.arange(35, dtype=np.float32).astype(ml_dtypes.bfloat16).reshape(5, 7)
+    packed = np.zeros(3, [("byte", np.uint8), ("row", ml_dtypes.bfloat16, 4)])
+    packed["row"] = values[:3, :4]
+    for tile in (values[1:4, 2:6], values[::2, :3], values[:, 6:], values[::-1, 1:4], values[:, ::3], packed["row"]):
+        np.testing.assert_array_equal(convert.to_float32(tile), tile.astype(np.float32))
     out = np.zeros((2, 2), ml_dtypes.bfloat16)
     assert convert.from_float32(np.ones(1, np.float32), convert.BFLOAT16, out) is out
     assert out.tolist() == [[1, 1], [1, 1]]

@@ -36,8 +36,11 @@ def to_float32(array: Array) -> Array:
     if array.dtype == FLOAT32:
         return array
     if array.dtype == BFLOAT16:
-        wide = np.empty(array.shape, FLOAT32)
-        widen(flat(array).view(np.uint16), wide.reshape(-1).view(np.uint32))
+        wide, halves = np.empty(array.shape, FLOAT32), array.view(np.uint16)
+        if _is_tile(halves):
+            _widen_rows(*_rows_of(halves), wide.view(np.uint32))
+        else:
+            widen(flat(halves), wide.reshape(-1).view(np.uint32))
         return wide
     if array.dtype.itemsize == 1:
         # Three times as fast as the conversion of ml_dtypes.
@@ -245,6 +248,28 @@ def widen(halves: Array, words: Array) -> None:
     """Make f32 of bf16, both as bits."""
     for i in range(halves.size):
         words[i] = np.uint32(halves[i]) << np.uint32(16)
+
+
+def _is_tile(halves: Array) -> bool:
+    """Return whether a matrix has rows in one piece each, with something between them."""
+    if halves.ndim != 2 or not halves.size:
+        return False
+    apart, step = halves.strides
+    return step == halves.itemsize and apart > step * halves.shape[1] and apart % step == 0
+
+
+def _rows_of(halves: Array) -> tuple[Array, int]:
+    """Return the row of all elements from the first to the last of a tile, and after how many of them rows begin."""
+    apart = halves.strides[0] // halves.itemsize
+    count = (halves.shape[0] - 1) * apart + halves.shape[1]
+    return np.lib.stride_tricks.as_strided(halves, (count,), halves.strides[1:]), apart
+
+
+@njit(cache=True)
+def _widen_rows(halves: Array, apart: int, words: Array) -> None:
+    """Make f32 of rows of bf16 that begin so many elements apart, both as bits: a tile is not copied first."""
+    for row in range(len(words)):
+        widen(halves[row * apart : row * apart + words.shape[1]], words[row])
 
 
 @njit(cache=True)

@@ -26,7 +26,7 @@ Contract = Callable[["Arithmetic", Array, Array], Array]
 _EXACT_BYTE_SUMS = 256
 """So many products of two bytes add up exactly in f32: 256 * 255 * 255 < 2**24."""
 
-_TILE_ROWS, _TILE_COLUMNS = 1024, 512
+_TILE_ROWS, _TILE_COLUMNS = 1024, 1024
 """Of a product so many rows and columns are computed at a time, for which operands and sums stay in the cache."""
 
 
