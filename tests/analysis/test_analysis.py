@@ -6,9 +6,10 @@ import pytest
 from msgspec import structs
 
 from tpusim.analysis.memory import memory_use
-from tpusim.analysis.roofline import peak_flops_per_second, roofline
+from tpusim.analysis.roofline import roofline
 from tpusim.analysis.summary import summarise
 from tpusim.analysis.utilisation import group_records, utilisation
+from tpusim.cost.peaks import peak_flops_per_second
 from tpusim.hardware.load import load_chip
 from tpusim.program.buffers import Buffer
 from tpusim.program.module import Program

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_text
-from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.cost.classes import unit_cycles
+from tpusim.cost.peaks import flops_by_type, seconds_at_peak
 from tpusim.cost.tile import kernel_time, registers_cycles
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import simulate
@@ -25,7 +25,7 @@ def test_no_kernel_is_faster_than_its_roofs(path):
     result = simulate(path)
     for record in result.timeline.records:
         if record.is_kernel and record.row == CORE:
-            asked_ps = record.flops / peak_flops_per_second(result.chip, record.flops_type) * 1e12
+            asked_ps = seconds_at_peak(flops_by_type(record, record.flops), result.chip) * 1e12
             roofs = [*record.units.values(), asked_ps if "matrix" in record.units else 0]
             assert max(roofs) <= record.duration_ps * 1.0001 + 2, record.name
 

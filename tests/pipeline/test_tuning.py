@@ -6,7 +6,7 @@ import pytest
 
 import tpusim
 from tests.house.source_tree import ROOT
-from tpusim.analysis.roofline import peak_flops_per_second
+from tpusim.cost.peaks import peak_flops_per_second
 from tpusim.errors import ConfigError
 from tpusim.pipeline.answers.tuning import ranked
 from tpusim.source import SourceText

@@ -15,6 +15,7 @@ from collections import Counter
 import msgspec
 
 from tpusim.analysis.utilisation import group_records
+from tpusim.cost.peaks import flops_by_type, peak_flops_per_second
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, STORE, UNITS, VMEM
 from tpusim.timeline.records import SPARSECORE, Record, Timeline
@@ -49,7 +50,7 @@ def roofline(timeline: Timeline, chip: Chip) -> Roofline:
             # Units count their busy time at their peak rate, so that the sum is a roof already.
             busy[unit] += int(record.units[unit] * times)
         if record.is_kernel and MATRIX in record.units:
-            flops[record.flops_type] += int(record.product_flops * times)
+            flops.update({n: int(c) for n, c in flops_by_type(record, record.product_flops * times).items()})
     # What the arrays do is padded; what they were asked to do is not. The rest of a kernel is for other units.
     rates = {name: peak_flops_per_second(chip, name) for name in flops}
     busy[MATRIX] = sum(int(count / rates[name] * PS_PER_SECOND) for name, count in flops.items())
@@ -65,11 +66,6 @@ def _times_in(timeline: Timeline, record: Record) -> float:
     if late_ps <= 0:
         return record.count
     return record.count * max(0, record.duration_ps - late_ps) / record.duration_ps if record.duration_ps else 0
-
-
-def peak_flops_per_second(chip: Chip, operand_type: str) -> float:
-    """Return the device's peak for operands of a type; types that are converted first run at the rate of bf16."""
-    return chip.peak_flops_per_second * chip.mxu.rate_by_type.get(operand_type, 1.0)
 
 
 class Roof(msgspec.Struct, frozen=True):
@@ -106,14 +102,22 @@ class RoofPoint(msgspec.Struct, frozen=True):
         return self.flops / self.n_bytes if self.n_bytes else 0.0
 
 
-def roofs(chip: Chip, operand_type: str = "bf16") -> tuple[Roof, ...]:
-    """Return the roofs of a device: HBM, the loads from VMEM, the matrix units for a type, the vector ALUs for f32."""
+def roofs(chip: Chip, *operand_types: str) -> tuple[Roof, ...]:
+    """Return the roofs of a device: HBM, the loads from VMEM, the matrix units for a type, the vector ALUs for f32.
+
+    Behind them are those of the matrix units for further types. For none they are those for bf16.
+    """
     clock = chip.clock_hz * chip.cores_per_device
+    first, *rest = (
+        Roof(f"{UNITS[MATRIX].label} {name}", peak_flops_per_second(chip, name), False)
+        for name in operand_types or ("bf16",)
+    )
     return (
         Roof(UNITS[HBM].label, chip.hbm.bandwidth_bytes_per_second, True),
         Roof(UNITS[VMEM].label, chip.vpu.load_slots * chip.vpu.register_bytes * clock, True),
-        Roof(f"{UNITS[MATRIX].label} {operand_type}", peak_flops_per_second(chip, operand_type), False),
+        first,
         Roof("vector f32", chip.vpu.alu_slots * chip.vpu.register_elements * clock, False),
+        *rest,
     )
 
 

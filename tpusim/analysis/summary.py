@@ -11,8 +11,9 @@ import msgspec
 from tpusim.analysis.bands import Band, CompiledError, compiled_error, compiler_clock_hz, error_bands
 from tpusim.analysis.energy.run import Energy, action_counts, run_energy
 from tpusim.analysis.memory import MemoryUse, memory_capacities, memory_use, overflows
-from tpusim.analysis.roofline import Roofline, peak_flops_per_second, roofline
+from tpusim.analysis.roofline import Roofline, roofline
 from tpusim.analysis.utilisation import Group, Utilisation, group_records, utilisation
+from tpusim.cost.peaks import seconds_at_peak
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import changed_figures, is_as_shipped
 from tpusim.hardware.units import HBM, VMEM
@@ -104,8 +105,8 @@ def summarise(
         compiler_clock_hz=compiler_clock_hz(program.provenance, chip),
         utilisation=busy,
         roofline=bound,
-        flops_utilisation=_seconds_at_peak(busy.flops_by_type, chip) / total_s,
-        model_flops_utilisation=_seconds_at_peak(busy.model_flops_by_type, chip) / total_s,
+        flops_utilisation=seconds_at_peak(busy.flops_by_type, chip) / total_s,
+        model_flops_utilisation=seconds_at_peak(busy.model_flops_by_type, chip) / total_s,
         peak_types=_peak_types(busy.flops_by_type, chip),
         hbm_utilisation=bound.roofs_ps[HBM] / total_ps,
         energy=run_energy(ops, chip, timeline.total_ps),
@@ -141,11 +142,6 @@ def _prefetch_wait_ps(program: Program, ops: Iterable[Group]) -> int:
         return 0
     waits = {step.name for step in program.every_step if isinstance(step, Wait) and not fetched.isdisjoint(step.needs)}
     return sum(group.time_ps for group in ops if group.name in waits)
-
-
-def _seconds_at_peak(flops: Mapping[str, float], chip: Chip) -> float:
-    """Return the least time of operations by type, each at the peak of its own."""
-    return sum(count / peak_flops_per_second(chip, name) for name, count in flops.items())
 
 
 def _peak_types(flops: Mapping[str, float], chip: Chip) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 import msgspec
 
+from tpusim.cost.peaks import flops_by_type
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.units import HBM
 from tpusim.ir.frames import is_recomputed
@@ -110,9 +111,9 @@ def utilisation(timeline: Timeline) -> Utilisation:
     total_ps = max(1, timeline.total_ps)
     flops, model_flops = defaultdict[str, float](float), defaultdict[str, float](float)
     for record in records:
-        flops[record.flops_type] += max(record.flops, record.product_flops) * record.count
+        _add(flops, record, max(record.flops, record.product_flops))
         if record.flops and not is_recomputed(record.name, record.op_name):
-            model_flops[record.flops_type] += record.flops * record.count
+            _add(model_flops, record, record.flops)
     return Utilisation(
         total_ps=timeline.total_ps,
         kernels=sum(r.count for r in records if r.is_kernel),
@@ -126,6 +127,12 @@ def utilisation(timeline: Timeline) -> Utilisation:
         hbm_bytes=sum(r.hbm_bytes * r.count for r in records),
         activity=activity_of(records),
     )
+
+
+def _add(sums: defaultdict[str, float], record: Record, flops: float) -> None:
+    """Add operations of a record, which happened so often, to sums by type."""
+    for name, count in flops_by_type(record, flops).items():
+        sums[name] += count * record.count
 
 
 def _key(record: Record, by: str) -> tuple[str, int]:

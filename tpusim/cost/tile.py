@@ -17,6 +17,7 @@ import msgspec
 from tpusim.cost.classes import body_cycles, busiest, class_cycles, unit_cycles
 from tpusim.cost.dma import Traffic, link_of, memory_rates, rows_opened, traffic_of
 from tpusim.cost.models.buffers import buffers_of
+from tpusim.cost.peaks import flops_by_type, seconds_at_peak
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, MATRIX, SCALAR, SMEM, STORE, VMEM, mac_key
 from tpusim.program.steps import Kernel
@@ -105,9 +106,8 @@ def floor_ps(kernel: Kernel, chip: Chip) -> int:
     """Return the least time in which a chip could do what a kernel states of itself, at the peaks of its units."""
     floor, vpu = kernel.floor, chip.vpu
     elements = vpu.eup_slots * vpu.register_elements * chip.clock_hz * chip.cores_per_device
-    peak = chip.peak_flops_per_second * chip.mxu.rate_by_type.get(kernel.flops_type, 1.0)
     seconds = (
-        floor.flops / peak,
+        seconds_at_peak(flops_by_type(kernel, floor.flops), chip),
         floor.transcendentals / elements,
         floor.hbm_bytes / chip.hbm.bandwidth_bytes_per_second,
     )

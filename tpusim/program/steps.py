@@ -80,6 +80,9 @@ class Kernel(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     product_flops: float = 0.0
     # The peak that these operations are measured against depends on the type.
     flops_type: str = "bf16"
+    # Where products are of several types, how much of these operations is of each: together 1. The one that takes most
+    # time at its peak is then the ``flops_type``.
+    type_shares: dict[str, float] = {}
     compiler_cycles: int = 0
     scoped_vmem_bytes: int = 0
     cores: int = 1

@@ -36,7 +36,8 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     loop that repeat exactly are simulated once and counted. ``bound_by`` names what most of the step's time went to,
     ``parts`` a kernel's time by that, or that of communication to which others came late; ``units`` how long each
     functional unit and memory was kept busy, and ``activity`` what it did: multiply-accumulates by type, operations,
-    bytes (``cost.tile`` says of what). ``product_flops`` are those of the ``flops`` that are for the matrix unit.
+    bytes (``cost.tile`` says of what). ``product_flops`` are those of the ``flops`` that are for the matrix unit;
+    of which types both are ``type_shares`` say where they are not all of the ``flops_type``.
     ``step`` is the number of the step in its program, outer before inner and branches not taken included, -1 where it
     is not known; what the record says of it itself can be read without the program. Of a collective
     ``payload_bytes`` is the larger side of one device and ``group_size`` the devices of its group; of a send ``peer``
@@ -58,6 +59,7 @@ class Record(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     flops: float = 0.0
     product_flops: float = 0.0
     flops_type: str = "bf16"
+    type_shares: dict[str, float] = {}
     units: dict[str, int] = {}
     activity: dict[str, float] = {}
     parts: dict[str, int] = {}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
 from msgspec import Meta, structs
 
 from tpusim.analysis.accuracy import Outcome
-from tpusim.analysis.roofline import peak_flops_per_second
+from tpusim.cost.peaks import flops_by_type, seconds_at_peak
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.hardware.load import chip_names, load_chip
 from tpusim.ir.module import with_window
@@ -138,8 +138,9 @@ def _operating_point(chip_name: str, module: Module, measured_us: float) -> str:
     if chip_name + BOOSTED not in chip_names():
         return chip_name
     chip = load_chip(chip_name)
-    flops = sum(step.product_flops for step in lower(module, chip).steps if isinstance(step, Kernel))
-    return chip_name + BOOSTED if flops > chip.peak_flops_per_second * measured_us / 1e6 else chip_name
+    kernels = [step for step in lower(module, chip).steps if isinstance(step, Kernel)]
+    least_us = 1e6 * sum(seconds_at_peak(flops_by_type(step, step.product_flops), chip) for step in kernels)
+    return chip_name + BOOSTED if least_us > measured_us else chip_name
 
 
 def predict(case: Case, chip: Chip, program: Program | None = None) -> Outcome:
@@ -251,6 +252,6 @@ _FAMILIES = {
 def _plain_roofline_us(records: Sequence[Record], chip: Chip) -> float:
     """Return the time at the advertised peaks of arithmetic or of HBM, whichever is longer: a spreadsheet's answer."""
     kernels = [record for record in records if record.is_kernel]
-    busy_s = sum(record.flops * record.count / peak_flops_per_second(chip, record.flops_type) for record in kernels)
+    busy_s = sum(seconds_at_peak(flops_by_type(record, record.flops), chip) * record.count for record in kernels)
     hbm_bytes = sum(record.hbm_bytes * record.count for record in records)
     return 1e6 * max(busy_s, hbm_bytes / chip.hbm.bandwidth_bytes_per_second)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lowering.pallas.bodies import body, call
+from tests.lowering.pallas.bodies import body, call, when
 from tpusim.hardware.load import load_chip
 from tpusim.program.work import scaled
 
@@ -122,14 +122,21 @@ def test_a_product_streams_its_rows_past_the_tiles_of_its_weights():
     assert work_of(*product()).ops["vector"] == 16
 
 
-def typed_product(left, right):
-    """Return the work of a product of 128 x 128 by 128 x 128 in these element types."""
+def typed_lines(left, right, number=0):
+    """Return the lines of a product of 128 x 128 by 128 x 128 in these element types; its number names its values."""
+    iota = '"stable_mosaic.tpu.iota"() {dimensions = array<i32: 0, 1>} : () ->'
     lines = [
-        f'%{name} = "stable_mosaic.tpu.iota"() {{dimensions = array<i32: 0, 1>}} : () -> vector<128x128x{element}>'
+        f"%{name}{number} = {iota} vector<128x128x{element}>"
         for name, element in (("l", left), ("m", right), ("z", "f32"))
     ]
     types = f"vector<128x128x{left}>, vector<128x128x{right}>, vector<128x128xf32>"
-    return work_of(*lines, op("tpu.matmul", "%l, %m, %z", types, "vector<128x128xf32>"))
+    product = op("tpu.matmul", f"%l{number}, %m{number}, %z{number}", types, "vector<128x128xf32>")
+    return *lines, product.replace("%w", f"%w{number}")
+
+
+def typed_product(left, right):
+    """Return the work of a product of 128 x 128 by 128 x 128 in these element types."""
+    return work_of(*typed_lines(left, right))
 
 
 @pytest.mark.parametrize(
@@ -147,6 +154,25 @@ def test_a_product_is_made_in_a_type_that_both_sides_have(left, right, made_in):
     """Weights of 8 bits are no faster where they meet bf16."""
     (matmul,) = typed_product(left, right).matmuls
     assert matmul.operand_type == made_in
+
+
+def test_products_of_two_types_are_counted_as_often_as_they_run():
+    """One of bf16 in the first of 32 steps, one of s8 in all: its part of the code is as large as the other's."""
+    zero = '%n = "stable_mosaic.arith.constant"() {value = 0 : i32} : () -> i32'
+    first = '%i = "stable_mosaic.arith.addi"(%a0, %a1) : (i32, i32) -> i32'
+    once = '%if = "stable_mosaic.arith.cmpi"(%i, %n) {predicate = 0 : i64} : (i32, i32) -> i1'
+    inner, outer = ("\n".join(typed_lines(of, of, at)) + "\n" for at, of in enumerate(("bf16", "i8")))
+    (kernel,) = call(body(outer + when("\n".join((zero, first, once)), inner))).steps
+    assert kernel.flops == kernel.product_flops == pytest.approx(33 * 2 * 128**3)
+    assert kernel.type_shares == pytest.approx({"s8": 32 / 33, "bf16": 1 / 33})
+    assert kernel.flops_type == "s8"
+
+
+def test_a_product_that_takes_longer_names_the_type():
+    """Of two in s8 and three in bf16, which is half as fast."""
+    products = (typed_lines(of, of, at) for at, of in enumerate(("i8", "i8", "bf16", "bf16", "bf16")))
+    (kernel,) = call(body("\n".join("\n".join(lines) for lines in products))).steps
+    assert (kernel.flops_type, kernel.type_shares) == ("bf16", pytest.approx({"s8": 2 / 5, "bf16": 3 / 5}))
 
 
 def test_integers_are_widened_before_they_meet_other_numbers():

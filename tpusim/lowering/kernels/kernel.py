@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf, prod
 from operator import itemgetter
+from typing import Any
 
 import msgspec
 from msgspec import structs
 
 from tpusim.cost.models.memories import needs_places
 from tpusim.cost.models.operations import operations_of
+from tpusim.cost.peaks import typed
 from tpusim.cost.tile import alone_ps, loop_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
@@ -85,13 +87,14 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     body, products = plan.body, plan.products
     nest = (_stated_nest(plan) or _own_nest(plan, extra)) if products else None
     product_flops = sum(product.flops for _, product in products)
+    cut = tiled(plan, nest, extra)
     made = structs.replace(
-        tiled(plan, nest, extra),
+        cut,
         **scope.label(instruction, category),
         loops=tuple(TileLoop(loop.role, loop.trips) for loop in nest.loops if loop.trips > 1) if nest else (),
         flops=product_flops + sum([cost.flops * plan.shares[at] for at, cost in plan.costs.items()]),
         product_flops=product_flops,
-        flops_type=products[0][1].operand_type if products else _other_type(body, scope.chip),
+        **_types(plan, cut.work),
         compiler_cycles=window.estimated_cycles if window else 0,
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         family=_family(body, [product for _, product in products]),
@@ -166,6 +169,19 @@ def _cores(plan: Plan, tiles: int) -> int:
 def _sharing_cores(scope: Scope, instruction: Instruction) -> int:
     """Return how many cores share the tiles of a kernel, if it has several: one more only where its loops are split."""
     return scope.chip.cores_per_device if instruction.backend_config.megacore_split_dim is not None else 1
+
+
+def _types(plan: Plan, work: Work) -> dict[str, Any]:
+    """Return the fields of a kernel that say against which peaks it is measured."""
+    if not plan.products:
+        return {"flops_type": _other_type(plan.body, plan.scope.chip)}
+    flops = dict[str, float]()
+    for _, product in plan.products:
+        flops[product.operand_type] = flops.get(product.operand_type, 0.0) + product.flops
+    # What the vector unit multiplies is measured with what the arrays do beside it.
+    on_arrays = {matmul.operand_type for matmul in work.matmuls}
+    there = {name: count for name, count in flops.items() if name in on_arrays}
+    return typed(there or flops, plan.scope.chip)
 
 
 def _other_type(body: Body, chip: Chip) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tpusim.cost.peaks import typed
+from tpusim.hardware.chip import Chip
 from tpusim.lowering.pallas.blocks import Flags
 from tpusim.lowering.pallas.work import Costed
 from tpusim.program.work import TileClass, sum_work
@@ -23,12 +25,20 @@ Order = np.ndarray[Any, np.dtype[np.intp]]
 
 
 def code_of(
-    grid: Sequence[int], code: Sequence[Costed], times: Sequence[np.ndarray[Any, Any]], moves: Sequence[Flags]
+    grid: Sequence[int],
+    code: Sequence[Costed],
+    times: Sequence[np.ndarray[Any, Any]],
+    moves: Sequence[Flags],
+    chip: Chip,
 ) -> dict[str, Any]:
-    """Return what a kernel has of its code, by field of ``Kernel``; arguments are those of ``classes_of``."""
+    """Return what a kernel has of its code, by field of ``Kernel``; other arguments are those of ``classes_of``."""
     steps, parts = prod(grid), tuple(item.part for item in code)
     shares = [float(np.broadcast_to(each, grid).sum()) / steps for each in times]
-    flops = sum(item.flops * share for item, share in zip(code, shares, strict=True)) * steps
+    flops = sum(sum(item.flops.values(), 0.0) * share for item, share in zip(code, shares, strict=True)) * steps
+    by_type: dict[str, float] = {}
+    for item, share in zip(code, shares, strict=True):
+        for name, count in item.flops.items():
+            by_type[name] = by_type.get(name, 0.0) + count * share
     return {
         "tiles": steps,
         "work": sum_work(sum_work(part.stages) * share for part, share in zip(parts, shares, strict=True)),
@@ -36,6 +46,7 @@ def code_of(
         "classes": classes_of(grid, times, moves)[0],
         "flops": flops,
         "product_flops": flops,
+        **typed(by_type, chip),
     }
 
 

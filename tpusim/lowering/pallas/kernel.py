@@ -32,7 +32,7 @@ from tpusim.lowering.pallas.work import Costed, code_lines, costed
 from tpusim.lowering.scope import Scope
 from tpusim.program.grid import CodeLine, Grid
 from tpusim.program.steps import AnyStep, Kernel, TileLoop
-from tpusim.program.work import Stream, TilePart
+from tpusim.program.work import Stream
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, leaves
@@ -90,14 +90,15 @@ def _kernel(scope: Scope, instruction: Instruction, call: _Call, walk: Walk) -> 
     copied = _copied(call, walk.transfers)
     for name in dict.fromkeys(name for item in kept for name in item.cost.unknown):
         scope.notes.warn(f"{instruction.name}: {name} has no cost of its own: one operation per register")
-    code = code_of(call.grid, [item.cost for item in kept], [item.times for item in kept], moved.moves)
+    code = code_of(call.grid, [item.cost for item in kept], [item.times for item in kept], moved.moves, scope.chip)
+    # Where no product says it.
+    code.setdefault("flops_type", estimated_type(scope.computation, instruction, scope.chip))
     made = sum(array.made_by.flops for array in call.arrays if array.made_by)
     return Kernel(
         **scope.label(instruction, "custom fusion" if instruction.opcode == "fusion" else "custom-call"),
         **code | {"flops": code["flops"] + made},
         loops=tuple(TileLoop(word, size) for word, size in zip(body.semantics, call.grid, strict=False) if size > 1),
         streams=(*moved.streams, *copied),
-        flops_type=_type(scope, instruction, code["parts"]),
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         cores=_cores(scope, call),
         family="hand-written",
@@ -180,15 +181,6 @@ def _code(number: int, item: _Kept, types: Sequence[Type], chip: Chip) -> list[C
     part = item.cost.part
     lines = [CodeLine(number, stage, "", "fused operand", work) for stage, work in enumerate(part.stages)]
     return [structs.replace(lines[0], chain_cycles=part.depth_cycles, products=part.products), *lines[1:]]
-
-
-def _type(scope: Scope, instruction: Instruction, parts: Sequence[TilePart]) -> str:
-    """Return the type of the products that do most of the work."""
-    rows: dict[str, float] = {}
-    for matmul in (m for part in parts for work in part.stages for m in work.matmuls):
-        rows[matmul.operand_type] = rows.get(matmul.operand_type, 0.0) + matmul.streamed_rows
-    fallback = estimated_type(scope.computation, instruction, scope.chip)
-    return max(rows, key=lambda name: rows[name]) if rows else fallback
 
 
 def _cores(scope: Scope, call: _Call) -> int:

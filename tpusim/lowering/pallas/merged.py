@@ -104,7 +104,7 @@ def merged(found: Merging, counts: Sequence[int], chip: Chip) -> Kernel | None:
         loops=tuple(TileLoop(word, left) for word, left in named if left > 1),
         streams=tuple(streams),
         scoped_vmem_bytes=round(vmem_bytes),
-        **code_of(grid, code, [_runs(found, part, counts) for part in found.code], moves),
+        **code_of(grid, code, [_runs(found, part, counts) for part in found.code], moves, chip),
     )
 
 

@@ -32,10 +32,10 @@ Dimensions = frozenset[int]
 
 
 class Costed(msgspec.Struct, frozen=True):
-    """A part with its floating-point operations in products; ``unknown`` names operations that no rule here costs."""
+    """A part with its floating-point operations in products by type; ``unknown`` are operations without a rule here."""
 
     part: TilePart
-    flops: float = 0.0
+    flops: dict[str, float] = {}
     unknown: tuple[str, ...] = ()
 
 
@@ -48,7 +48,7 @@ class Site:
         self.differs: dict[int, Dimensions] = {}
         # Sums over lanes and sublanes come out spread over them.
         self.spread: set[int] = set()
-        self.flops = 0.0
+        self.flops: dict[str, float] = {}
         # How many registers the operation at hand does the same to, one after another; 0 for its widest value's.
         self.repeats = 0.0
         self.unknown: dict[str, None] = {}
@@ -450,8 +450,8 @@ def _product(site: Site, operation: Operation) -> Work:
     rows, columns = out.dimensions[-2] if len(out.dimensions) > 1 else 1, out.dimensions[-1]
     separate = prod(out.dimensions[:-2])
     depth = ceil(prod(left.dimensions) / max(1, separate * rows))
-    site.flops += 2.0 * separate * rows * columns * depth
     element = _product_type(left, right)
+    site.flops[element] = site.flops.get(element, 0.0) + 2.0 * separate * rows * columns * depth
     passes = passes_of("highest" if "fp32" in str(says.get("precision")) else "default", DTYPES[element])
     chip = site.chip
     tile = TileProduct(rows, columns, 1, depth, separate, element, passes)

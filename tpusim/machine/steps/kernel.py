@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 from tpusim.cost.classes import CHAIN
+from tpusim.cost.peaks import type_shares
 from tpusim.cost.tile import KernelTime
 from tpusim.hardware.units import UNITS
 from tpusim.machine.core import Activity, Core, runs
@@ -40,6 +41,7 @@ def run_kernel(core: Core, kernel: Kernel) -> Activity:
         flops=kernel.flops,
         product_flops=kernel.product_flops,
         flops_type=kernel.flops_type,
+        type_shares=type_shares(kernel),
         compiler_cycles=kernel.compiler_cycles,
         **details,
     )
