@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import msgspec
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from tpusim.program.buffers import Buffer, peak_bytes, stretches
 from tpusim.program.module import Program, most_executions, walk
 from tpusim.program.steps import COLLECTIVE_KINDS, Branch, Call, Choice, Collective, Copy, Kernel, Loop, TileLoop, Wait
 from tpusim.program.stored import load_program, save_program
-from tpusim.program.verify import verify_program
+from tpusim.program.verify import verify_products, verify_program
 from tpusim.program.work import Matmul, Stream, TileClass, TilePart, Work
 
 KERNEL = Kernel(name="k", opcode="fusion", work=Work(matmuls=(Matmul(1.0, 2.0),)), streams=(Stream("a", "hbm", 8.0),))
@@ -151,6 +153,20 @@ def test_programs_that_cannot_run_are_refused(tmp_path, text, words):
         (Loop(name="k", opcode="while", trips=-1), "trips: expected a number from 0"),
         (Branch(name="k", opcode="conditional", taken=3), "one of 0 branches, found 3"),
         (Kernel(name="k", opcode="f", flops_type="bf17"), r"flops_type: .* found 'bf17' \(did you mean 'bf16'"),
+        (
+            Kernel(name="k", opcode="f", type_shares={"bf17": 1.0}),
+            r"type_shares: .* found 'bf17' \(did you mean 'bf16'",
+        ),
+        (
+            Kernel(name="k", opcode="f", work=Work(matmuls=(Matmul(1, 1),)), type_shares={"bf16": 0.5, "s8": 0.5}),
+            "type_shares: expected types of its matmuls, bf16, found 's8'",
+        ),
+        (
+            Kernel(name="k", opcode="f", type_shares={"s8": 0.5, "f32": 0.5}),
+            "type_shares: expected one of its flops_type, 'bf16', found none",
+        ),
+        (Kernel(name="k", opcode="f", type_shares={"bf16": 0.5, "s8": 0.4}), "shares that add up to 1, found 0.9"),
+        (Kernel(name="k", opcode="f", type_shares={"bf16": -0.5, "s8": 1.5}), r"type_shares.bf16: expected a number"),
         (Kernel(name="k", opcode="f", work=Work(matmuls=(Matmul(1, 1, operand_type="fp8"),))), "operand_type: .*'fp8'"),
         (Collective(name="k", opcode="c", kind="all-reduced"), r"kind: .* found 'all-reduced' \(did you mean 'all-re"),
         (Collective(name="k", opcode="c", kind="all-reduce", group_size=0), "at least one device, found 1 of 0"),
@@ -257,3 +273,14 @@ def test_a_program_written_in_python_is_verified_as_its_file_would_be(step, word
     """It was made by whoever calls; nothing has asked for its numbers before."""
     with pytest.raises(ProgramError, match=words):
         simulate(Program(name="p", chip="v5e", steps=(step,)))
+
+
+@pytest.mark.parametrize(("shares", "is_refused"), [((0.75, 0.25), False), ((0.5, 0.5), True), ((0.875, 0.125), True)])
+def test_products_of_each_type_have_rows_for_their_own_operations(shares, is_refused):
+    """Three rows of s8 and one of bf16 on arrays of one multiplier, for 8 FLOP in all."""
+    work = Work(matmuls=(Matmul(1.0, 3.0, operand_type="s8"), Matmul(1.0, 1.0)))
+    stated = dict(zip(("s8", "bf16"), shares, strict=True))
+    kernel = Kernel(name="k", opcode="f", work=work, flops=8.0, product_flops=8.0, type_shares=stated)
+    program = Program(name="p", chip="v5e", steps=(kernel,))
+    with pytest.raises(ProgramError, match="FLOP of ") if is_refused else nullcontext():
+        verify_products(program, 1)

@@ -154,6 +154,21 @@ def _kernel_faults(step: Kernel) -> Iterator[str]:
     multiplied = {matmul.operand_type for matmul in step.work.matmuls}
     if step.product_flops and multiplied and step.flops_type not in multiplied:
         yield f"flops_type: expected that of its matmuls, {', '.join(sorted(multiplied))}, found {step.flops_type!r}"
+    if step.type_shares:
+        yield from _share_faults(step, multiplied)
+
+
+def _share_faults(step: Kernel, multiplied: set[str]) -> Iterator[str]:
+    """Yield what is wrong with the shares of the types of a kernel's products."""
+    for name in step.type_shares:
+        if name not in DTYPES:
+            yield _no_type("type_shares", name)
+        elif multiplied and name not in multiplied:
+            yield f"type_shares: expected types of its matmuls, {', '.join(sorted(multiplied))}, found {name!r}"
+    if step.flops_type not in step.type_shares:
+        yield f"type_shares: expected one of its flops_type, {step.flops_type!r}, found none"
+    if not isclose(together := sum(step.type_shares.values()), 1.0, rel_tol=1e-6):
+        yield f"type_shares: expected shares that add up to 1, found {together:.4g}"
 
 
 def _mean_stages(step: Kernel) -> Iterator[Work]:
@@ -283,13 +298,16 @@ def verify_products(program: Program, macs: int) -> None:
     for step in program.every_step:
         if not isinstance(step, Kernel) or not step.work.matmuls:
             continue
-        done = 2.0 * macs * step.tiles * sum(one.streamed_rows * one.passes for one in step.work.matmuls)
-        # Rows of a tile are shares, which round.
-        if done < step.product_flops * (1 - 1e-6):
-            raise ProgramError(
-                f"{program.name}: {step.name!r}: expected streamed_rows for {step.product_flops:.4g} FLOP, found "
-                f"those of {done:.4g} on arrays of {macs} multipliers: lower the program for this chip"
-            )
+        for name, share in (step.type_shares or {"": 1.0}).items():
+            own = [matmul for matmul in step.work.matmuls if name in ("", matmul.operand_type)]
+            done = 2.0 * macs * step.tiles * sum(one.streamed_rows * one.passes for one in own)
+            asked, of_type = step.product_flops * share, f" of {name}" if name else ""
+            # Rows of a tile are shares, which round.
+            if done < asked * (1 - 1e-6):
+                raise ProgramError(
+                    f"{program.name}: {step.name!r}: expected streamed_rows for {asked:.4g} FLOP{of_type}, found "
+                    f"those of {done:.4g} on arrays of {macs} multipliers: lower the program for this chip"
+                )
 
 
 def run_warnings(programs: Sequence[Program], infeed: Feed | None = None, outfeed: Feed | None = None) -> list[str]:
