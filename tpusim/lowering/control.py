@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tpusim.allocation.forwarding import branch_names
+from tpusim.cost.peaks import flops_by_type, seconds_at_peak
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import COLLECTIVES, DMA_COPIES, async_parts, long_form
 from tpusim.lowering.collectives import collective_step
@@ -156,7 +157,7 @@ def _seconds_at_peak(scope: Scope, steps: Steps) -> float:
             for step in steps:
                 if isinstance(step, Kernel):
                     total += chip.fixed.kernel_seconds + step.hbm_bytes / chip.hbm.bandwidth_bytes_per_second
-                    total += step.flops / chip.peak_flops_per_second
+                    total += seconds_at_peak(flops_by_type(step, step.flops), chip)
                 for inner, count in children(step):
                     total += count * (yield inner)
             # With the steps, so that no others can take their address.
