@@ -10,6 +10,7 @@ from rich.console import Console
 
 from tests.house.source_tree import ROOT
 from tpusim.advice.advise import advise
+from tpusim.advice.rules.batch import _products
 from tpusim.advice.trials import RULES, Case
 from tpusim.analysis.answers.findings import Finding, Findings
 from tpusim.cost.tile import alone_ps
@@ -19,6 +20,7 @@ from tpusim.pipeline.answers.layouts import layouts_in
 from tpusim.pipeline.stages import simulate
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, HostTransfer, Kernel, Loop
+from tpusim.program.verify import verify_program
 from tpusim.program.work import Matmul, Stream, TileClass, TilePart, Work
 from tpusim.report.terminal.answers.advice import render_advice
 
@@ -89,6 +91,37 @@ def test_small_kernels_are_merged():
     small = [Kernel(name=f"k{n}", opcode="add", work=Work(ops={"vector": 8.0})) for n in range(10)]
     found = found_in(*small)["small kernels"]
     assert 0.8 < found.share < 0.95
+
+
+def test_merged_kernels_are_of_the_types_of_all():
+    """One of s8, one of bf16 and one without a product: the promise is not below their roofline."""
+    products = [
+        Kernel(
+            name=f"k{name}",
+            opcode="dot",
+            work=Work(matmuls=(Matmul(8.0, rows, operand_type=name),)),
+            flops=flops,
+            product_flops=flops,
+            flops_type=name,
+        )
+        for name, rows, flops in (("s8", 8.0, 3e4), ("bf16", 8.0, 1e4))
+    ]
+    last = Kernel(name="v", opcode="add", work=Work(ops={"vector": 8.0}), flops_type="f32")
+    case = Case(simulate(Program(name="p", chip="v5e", steps=(*products, last))), None)
+    (trial,) = RULES["small kernels"](case)
+    (kernel,) = trial.alternative.steps
+    assert (kernel.flops_type, kernel.type_shares) == ("s8", {"s8": 0.75, "bf16": 0.25})
+    verify_program(trial.alternative)
+
+
+def test_rows_of_all_trips_are_of_the_types_of_one():
+    """A quarter of 4,096 rows in s8, past weights of 128 by 128; each type has its own passes."""
+    matmuls = (Matmul(1.0, 1.0, operand_type="s8"), Matmul(1.0, 1.0, operand_type="f32", passes=6))
+    shares = {"s8": 0.25, "f32": 0.75}
+    step = Kernel(name="k", opcode="f", work=Work(matmuls=matmuls), flops_type="f32", type_shares=shares)
+    narrow, wide = _products((128, 128), 4096.0, step, CHIP).matmuls
+    assert (narrow.operand_type, narrow.streamed_rows, narrow.passes) == ("s8", 1024, 1)
+    assert (wide.operand_type, wide.streamed_rows, wide.passes) == ("f32", 3072, 6)
 
 
 def test_nothing_pads_what_has_no_elements(tmp_path):

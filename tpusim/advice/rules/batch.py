@@ -11,6 +11,7 @@ from msgspec import structs
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.cost.models.arrays import array_of
 from tpusim.cost.models.protocols import TileProduct
+from tpusim.cost.peaks import flops_by_type
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, VMEM
 from tpusim.ir.module import Computation, Instruction, Module
@@ -123,18 +124,21 @@ def _batched(step: AnyStep, trips: int, same: set[str], body: Computation, chip:
         whole,
         stages=(),
         vector_loop=VectorLoop(),
-        work=_product(_dimensions(body, largest), rows * trips, step, chip) * (1 / step.tiles),
+        work=_products(_dimensions(body, largest), rows * trips, step, chip) * (1 / step.tiles),
         streams=tuple(one if one in weights else _times(one, trips, chip, larger=trips) for one in step.streams),
     )
 
 
-def _product(sides: tuple[int, ...], rows: float, step: Kernel, chip: Chip) -> Work:
-    """Return the work of a product of some rows with weights of these dimensions."""
+def _products(sides: tuple[int, ...], rows: float, step: Kernel, chip: Chip) -> Work:
+    """Return the work of products of some rows in all, of the types of a step, with weights of these dimensions."""
     *outer, depth, columns = (1, *sides)
-    passes = max((matmul.passes for matmul in step.work.matmuls), default=1)
-    tile = TileProduct(rows, columns, 1, depth, prod(outer), step.flops_type, passes)
-    popped = rows * columns / chip.vpu.register_elements
-    return Work((structs.replace(array_of(chip).work(tile, chip).matmul, results=popped),))
+    matmuls = []
+    for name, own in flops_by_type(step, rows).items():
+        passes = max((matmul.passes for matmul in step.work.matmuls if matmul.operand_type == name), default=1)
+        tile = TileProduct(own, columns, 1, depth, prod(outer), name, passes)
+        popped = own * columns / chip.vpu.register_elements
+        matmuls.append(structs.replace(array_of(chip).work(tile, chip).matmul, results=popped))
+    return Work(tuple(matmuls))
 
 
 def _dimensions(body: Computation, stream: Stream) -> tuple[int, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from msgspec import structs
 
 from tpusim.advice.trials import Case, Trial, advises
+from tpusim.cost.peaks import flops_by_type, typed
 from tpusim.hardware.units import VMEM
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
@@ -69,6 +71,9 @@ def _merged(case: Case, kernels: Sequence[Kernel]) -> Kernel:
         structs.replace(one, space=VMEM) if one.operand in inner or (name in names and not is_output) else one
         for (name, is_output), one in streams.items()
     ]
+    flops = Counter[str]()
+    for kernel in kernels:
+        flops.update(flops_by_type(kernel, kernel.product_flops) if kernel.product_flops else {})
     return structs.replace(
         kernels[-1],
         tiles=1,
@@ -80,6 +85,7 @@ def _merged(case: Case, kernels: Sequence[Kernel]) -> Kernel:
         streams=tuple(kept),
         flops=sum(kernel.flops for kernel in kernels),
         product_flops=sum(kernel.product_flops for kernel in kernels),
+        **typed(flops, case.chip),
         needs=tuple(dict.fromkeys(need for kernel in kernels for need in kernel.needs)),
     )
 
