@@ -23,6 +23,8 @@ from tpusim.hardware.load import load_chip
 from tpusim.pipeline.result import Result
 from tpusim.program.buffers import Buffer
 from tpusim.program.module import Program, walk
+from tpusim.program.steps import Kernel
+from tpusim.program.work import Matmul, Work
 from tpusim.report.viewers.html.page import page, report_data
 from tpusim.timeline.records import PodRun, Record, Timeline
 
@@ -112,6 +114,19 @@ def test_an_op_has_its_tiles_its_text_and_its_neighbours():
     (kernel,) = [step for step, _ in walk(run.program.steps) if step.name == "fusion.159"]
     assert details["tiles"]["count"] == kernel.tiles
     assert dict(details["tiles"]["cycles"])["HBM"] == pytest.approx(tile_costs(kernel, run.chip)["hbm"], abs=0.1)
+
+
+@pytest.mark.parametrize(("types", "roof"), [(("bf16", "s8"), "s8"), (("bf16", "f32"), "bf16"), ((), "bf16")])
+def test_no_dot_lies_above_the_roof_of_the_fastest_type(types, roof):
+    """Where a program multiplies int8 that of int8, which v5e does at twice the rate of bf16."""
+    kernels = [
+        Kernel(name=name, opcode="f", work=Work((Matmul(1.0, 8.0, operand_type=name),)), flops=1e3, flops_type=name)
+        for name in types
+    ]
+    run = tpusim.simulate(Program(name="p", chip="v5e", steps=tuple(kernels)))
+    roofs = report_data(run)["roofs"]
+    assert roofs["matrix_type"] == roof
+    assert roofs["matrix_flops_per_second"] == run.chip.peak_flops_per_second * (2 if roof == "s8" else 1)
 
 
 def test_the_critical_path_is_on_the_page():

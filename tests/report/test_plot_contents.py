@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from msgspec import structs
 
 from tests.report.picture_cases import US, kernel, pod, profiles, run
 from tpusim import plot
@@ -26,6 +27,7 @@ from tpusim.report.plots.cells import shown_of, tint_of
 from tpusim.report.plots.colours import kind_of, kinds
 from tpusim.report.plots.fold import fold_of
 from tpusim.report.plots.plane import plane_of
+from tpusim.report.plots.roofline import roofline as draw_roofline
 from tpusim.report.plots.style import shortened
 from tpusim.report.plots.sweep import pareto_front
 from tpusim.report.plots.systolic import first_fold
@@ -203,6 +205,18 @@ def test_roofs_of_v5e():
     assert found["MXU bf16"] == pytest.approx(197e12, rel=0.01)
     assert found["vector f32"] == chip.vpu.alu_slots * 1024 * chip.clock_hz
     assert found["VMEM"] == chip.vpu.load_slots * 4096 * chip.clock_hz
+
+
+def test_a_roofline_has_a_roof_for_every_type():
+    """No dot of a kernel of products in s8 and bf16 lies above all; what has the peak of another one has none."""
+    chip = load_chip("v5e")
+    found = {roof.name: roof.per_second for roof in roofs(chip, "bf16", "s8")}
+    assert found["MXU s8"] == 2 * found["MXU bf16"]
+    shares = {"bf16": 0.5, "s8": 0.4, "f32": 0.1}
+    record = structs.replace(run().records[0], flops=1e9, units={"matrix": 1}, type_shares=shares)
+    (ax, *_) = draw_roofline(structs.replace(run(), records=(record,)), chip).axes
+    words = " ".join(text.get_text() for text in ax.texts)
+    assert ("MXU bf16" in words, "MXU s8" in words, "MXU f32" in words) == (True, True, False)
 
 
 def test_points_of_a_roofline():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from matplotlib.ticker import NullFormatter
 from matplotlib.transforms import Bbox
 
 from tpusim.analysis.roofline import Roof, RoofPoint, roof_points, roofs
+from tpusim.cost.peaks import flops_by_type, peak_flops_per_second
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, MATRIX, UNITS, VMEM
 from tpusim.report.plots.colours import GREY, INK, kind_of, kind_order, look_of
@@ -42,7 +44,7 @@ def roofline(run: Timeline, chip: Chip, ax: Axes | None = None) -> Figure:
     if ax is None:
         figure = new_figure(7.4, 5.6 if rest else 4.6)
         ax, lower = figure.subplots(2, 1, height_ratios=(4.2, 1)) if rest else (figure.add_subplot(), None)
-    found = roofs(chip, _main_type(run))
+    found = roofs(chip, *_types(run, chip))
     limits = _limits(found, dots)
     _draw_roofs(ax, found, limits)
     _draw_dots(ax, dots, total_ps, limits)
@@ -57,13 +59,16 @@ def roofline(run: Timeline, chip: Chip, ax: Axes | None = None) -> Figure:
     return figure_of(ax)
 
 
-def _main_type(run: Timeline) -> str:
-    """Return the type of the operands that most of the products' work is done in."""
-    work: dict[str, float] = {}
+def _types(run: Timeline, chip: Chip) -> list[str]:
+    """Return the types of the operands of products, those of most work first: one for each peak."""
+    work = Counter[str]()
     for record in run.records:
         if MATRIX in record.units:
-            work[record.flops_type] = work.get(record.flops_type, 0.0) + record.flops * record.count
-    return max(work, key=lambda name: work[name], default="bf16")
+            work.update(flops_by_type(record, record.flops * record.count))
+    found: dict[float, str] = {}
+    for name, _ in work.most_common():
+        found.setdefault(peak_flops_per_second(chip, name), name)
+    return list(found.values())
 
 
 _Limits = tuple[float, float, float, float]

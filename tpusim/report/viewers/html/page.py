@@ -24,8 +24,8 @@ from tpusim.analysis.energy.power import mean_watts
 from tpusim.analysis.energy.run import Energy
 from tpusim.analysis.memory import memory_profile
 from tpusim.analysis.path.critical import CriticalPath, OnPath, Slack
-from tpusim.analysis.roofline import peak_flops_per_second
 from tpusim.analysis.utilisation import Group
+from tpusim.cost.peaks import peak_flops_per_second
 from tpusim.files import write_whole
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM, UNITS, VMEM, MemorySpace
@@ -122,13 +122,19 @@ def report_data(result: ResultLike, version: str = "", before: RunFigures | None
         "compared": None if before is None else _compared(compare(before, run_figures(result.summary))),
         "memory": [_memory(result, space, texts) for space in _SPACES if space in used],
         "roofs": {
-            "matrix_flops_per_second": peak_flops_per_second(chip, "bf16"),
+            **_matrix_roof(result.summary.peak_types, chip),
             "vector_flops_per_second": vector_per_cycle * chip.clock_hz * chip.cores_per_device,
             "hbm_bytes_per_second": chip.hbm.bandwidth_bytes_per_second,
         },
         "pod": _pod(result),
         "texts": list(texts.numbers),
     }
+
+
+def _matrix_roof(types: Sequence[str], chip: Chip) -> dict[str, Any]:
+    """Return the roof of the matrix units: of the types of the products the one with the highest peak."""
+    fastest = max(types, key=lambda name: peak_flops_per_second(chip, name), default="bf16")
+    return {"matrix_type": fastest, "matrix_flops_per_second": peak_flops_per_second(chip, fastest)}
 
 
 def _shown(result: ResultLike) -> tuple[list[tuple[Timeline, tuple[int, ...]]], int]:

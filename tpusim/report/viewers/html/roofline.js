@@ -80,7 +80,7 @@ class Roofline extends Chart {
     const roofs = this.store.roofs;
     const edge = 10 ** range.left;
     context.strokeStyle = colour("roof");
-    for (const [name, flat, dash] of [["MXU, bf16", roofs.matrix_flops_per_second, []], ["vector ALU, f32", roofs.vector_flops_per_second, [5, 4]]]) {
+    for (const [name, flat, dash] of [[`MXU, ${roofs.matrix_type}`, roofs.matrix_flops_per_second, []], ["vector ALU, f32", roofs.vector_flops_per_second, [5, 4]]]) {
       const ridge = this.x(flat / roofs.hbm_bytes_per_second);
       context.setLineDash(dash);
       context.lineWidth = 2;
