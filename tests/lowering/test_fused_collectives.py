@@ -328,5 +328,5 @@ def test_a_start_in_a_fusion_is_the_collective_that_it_starts():
   ROOT %d = {X} collective-permute-done(%s)
 }}
 """
-    (step,) = lower_text(f"%x = {X} parameter(0)\nROOT %f = {X} fusion(%x), kind=kLoop, calls=%move", fused).steps
+    step, *_ = lower_text(f"%x = {X} parameter(0)\nROOT %f = {X} fusion(%x), kind=kLoop, calls=%move", fused).steps
     assert (step.kind, step.pairs) == ("collective-permute", ((0, 1), (1, 0)))
