@@ -491,6 +491,43 @@ def test_memory_counts_by_the_peak_of_the_program(tmp_path, mebibytes, is_found)
     assert ("donation" in {one.rule for one in advise(path).findings}) == is_found
 
 
+MADE = """
+HloModule made, is_scheduled=true
+
+f {
+  a = f32[8192,8192]{1,0:T(8,128)} parameter(0)
+  b = f32[8192,8192]{1,0:T(8,128)} parameter(1)
+  c = f32[8192,8192]{1,0:T(8,128)} MAKES
+  ROOT d = f32[8192,8192]{1,0:T(8,128)} add(c, RIGHT)
+}
+
+ENTRY %main {
+  %p = f32[8192,8192]{1,0:T(8,128)} parameter(0)
+  %one = f32[]{:T(128)} constant(1)
+  %q = f32[8192,8192]{1,0:T(8,128)} broadcast(%one), dimensions={}
+  %made = f32[8192,8192]{1,0:T(8,128)} fusion(%p, %q), kind=kLoop, calls=f
+  ROOT %r = f32[8192,8192]{1,0:T(8,128)} LAST
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("makes", "right", "last", "is_found"),
+    [
+        ("negate(a)", "b", "bitcast(%made)", True),
+        ("dot(b, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "a", "bitcast(%made)", True),
+        ("dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "b", "bitcast(%made)", False),
+        ("transpose(a), dimensions={1,0}", "b", "bitcast(%made)", False),
+        ("negate(a)", "b", "dot(%p, %made), lhs_contracting_dims={1}, rhs_contracting_dims={0}", False),
+    ],
+)
+def test_an_argument_that_is_still_read_takes_no_result(tmp_path, makes, right, last, is_found):
+    """A product reads all of it for each element: what is written over it would be read by the next."""
+    path = tmp_path / "made.v5e.hlo.txt"
+    path.write_text(MADE.replace("MAKES", makes).replace("RIGHT", right).replace("LAST", last))
+    assert ("donation" in {one.rule for one in advise(path).findings}) == is_found
+
+
 @pytest.mark.parametrize(
     ("reads", "is_copied"), [("%put, %put", False), ("%cache, %cache", False), ("%put, %cache", True)]
 )

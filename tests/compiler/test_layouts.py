@@ -12,10 +12,10 @@ import pytest
 
 from tests.compiler.programs import compiled
 from tpusim.compiler.layouts.bitcasts import carried_order, stays
-from tpusim.compiler.layouts.orders import boundary_order, laid_out
+from tpusim.compiler.layouts.orders import boundary_order, laid_out, with_boundary_layouts
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import load
-from tpusim.shapes.address import positions, split
+from tpusim.shapes.address import physical_bytes, positions, split
 from tpusim.shapes.dtype import dtype
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import ArrayShape, leaves
@@ -41,6 +41,32 @@ def test_tiles_are_those_of_the_compiler(path):
     assert arrays
     wrong = [a for a in arrays if laid_out(a, a.layout.minor_to_major, chip).layout.tiles != a.layout.tiles]
     assert len(wrong) <= 0.001 * len(arrays), [str(array) for array in wrong[:5]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s4[33,1000]{1,0:T(8,128)(8,1)E(4)}",
+        "s4[3,72,200]{2,1,0:T(8,128)(8,1)E(4)}",
+        "s4[5,4,200]{2,0,1:T(8,128)(8,1)E(4)}",
+        "s4[100000]{0:T(1024)(128)(8,1)E(4)}",
+        "s4[100]{0:T(1024)(128)(8,1)E(4)}",
+    ],
+)
+def test_types_of_four_bits_are_packed(text):
+    """Arguments of programs that libtpu 0.0.52 compiled for v5e."""
+    shape = parse_shape(text)
+    assert with_boundary_layouts(shape.with_layout(None), CHIP) == shape
+
+
+@pytest.mark.parametrize(
+    ("name", "element_bits"), [("s2", 2), ("u2", 2), ("s4", 4), ("u4", 4), ("f4e2m1fn", 4), ("s8", 0), ("pred", 0)]
+)
+def test_the_layout_says_how_many_bits_a_packed_type_has(name, element_bits):
+    """As in programs of libtpu 0.0.52: E(2) for s2, E(4) for s4, u4 and f4e2m1fn, nothing for whole bytes."""
+    array = laid_out(ArrayShape(dtype(name), (1024, 4096)), (1, 0), CHIP)
+    assert array.layout.element_size_bits == element_bits
+    assert physical_bytes(array) == 1024 * 4096 * (element_bits or 8) // 8
 
 
 @pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.name.removesuffix(".hlo.txt.gz"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tpusim.frontends.kept import kept_text
@@ -43,3 +45,16 @@ def test_an_empty_name_keeps_nothing(made, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TPUSIM_CACHE", str(tmp_path / "file"))
     assert kept_text(["a"], made) == "text 3"
+
+
+def test_without_a_home_nothing_is_kept(monkeypatch):
+    """Of a user whom the system does not know, as in containers."""
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("TPUSIM_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert kept_text(["a"], lambda: "first") == "first"
+    assert kept_text(["a"], lambda: "second") == "second"

@@ -317,3 +317,16 @@ def test_a_collective_in_a_computation_that_runs_beside_the_core_does_too():
     assert isinstance(start, Collective)
     assert (start.kind, start.is_async) == ("all-to-all", True)
     assert isinstance(end, Wait)
+
+
+def test_a_start_in_a_fusion_is_the_collective_that_it_starts():
+    """An opcode's ending is no kind: there are times for ``collective-permute`` only."""
+    fused = f"""\
+%move {{
+  %p0 = {X} parameter(0)
+  %s = ({X}, {X}, u32[], u32[]) collective-permute-start(%p0), source_target_pairs={{{{0,1}},{{1,0}}}}
+  ROOT %d = {X} collective-permute-done(%s)
+}}
+"""
+    step, *_ = lower_text(f"%x = {X} parameter(0)\nROOT %f = {X} fusion(%x), kind=kLoop, calls=%move", fused).steps
+    assert (step.kind, step.pairs) == ("collective-permute", ((0, 1), (1, 0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tpusim
 from tests.numerics.devices import module_of, run
+from tests.semantics.hlo import parse
 from tpusim.build.builder import Builder, Op
 from tpusim.errors import ProgramError, SimulationError
 from tpusim.ir.module import with_devices
@@ -370,3 +373,23 @@ def test_a_device_that_the_run_has_not_is_named(text) -> None:
     module = module_of("p = f32[2] parameter(0)", f"ROOT r = {text}")
     with pytest.raises(ProgramError, match=r"r: expected devices among the 1 of this run, found \[\d\]; run it on"):
         run(module, [[np.ones(2, np.float32)]])
+
+
+LARGE_GROUPS = {
+    "f32[512,2] all-to-all(p), channel_id=1, replica_groups=[1,512]<=[512], dimensions={0}": lambda x: x.swapaxes(0, 1),
+    "f32[512,2] collective-permute(p), channel_id=1, source_target_pairs={PAIRS}": lambda x: np.roll(x, 1, 0),
+    "f32[1,2] reduce-scatter(p), channel_id=1, replica_groups=[1,512]<=[512], dimensions={0}, to_apply=add,"
+    " use_global_device_ids=true": lambda x: x.sum(0)[:, None],
+}
+
+
+@pytest.mark.parametrize("line", LARGE_GROUPS, ids=lambda line: line.split("(")[0].split()[1])
+def test_hundreds_of_devices_take_what_their_arrays_do(line: str) -> None:
+    """Not the third power of their number: minutes for two kilobytes each."""
+    pairs = ",".join(f"{{{device},{(device + 1) % 512}}}" for device in range(512))
+    text = f"{ADD}\nENTRY e {{\n  p = f32[512,2] parameter(0)\n  ROOT r = {line.replace('PAIRS', pairs)}\n}}\n"
+    values = np.arange(512 * 512 * 2, dtype=np.float32).reshape(512, 512, 2) % 7
+    before = process_time()
+    found = tpusim.execute(parse(f"HloModule m, num_partitions=512\n\n{text}"), [[each] for each in values])
+    assert process_time() - before < 5
+    np.testing.assert_array_equal(np.array(found), LARGE_GROUPS[line](values))

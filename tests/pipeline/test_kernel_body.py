@@ -11,6 +11,7 @@ from tpusim.cost.classes import CHAIN
 from tpusim.pipeline.answers.blocks import larger_blocks
 from tpusim.pipeline.answers.explain import explain, explain_op
 from tpusim.pipeline.stages import simulate
+from tpusim.program.steps import Kernel
 from tpusim.timeline.records import DEPENDENT
 
 pytest.importorskip("jaxlib")
@@ -22,6 +23,17 @@ FLASH, MATMUL = "flash_attention.1", "matmul.1"
 def body_of(name, op):
     """Return what is inside of a kernel of a stored program."""
     return explain(PROGRAMS / f"{name}.hlo.txt.gz", op).body
+
+
+KERNELS = sorted((ROOT / "tests" / "data" / "pallas_values").glob("*.hlo.txt.gz"))
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name.partition(".hlo")[0])
+def test_every_kernel_with_values_is_explained(path):
+    """Of all operations that bodies are made of: a page with the kernel's name."""
+    result = simulate(path, "v5e", allow_overflow=True)
+    for kernel in (step for step in result.program.every_step if isinstance(step, Kernel)):
+        assert str(explain_op(result, kernel.name)).startswith(kernel.name)
 
 
 def test_steps_at_the_ends_of_a_sum_are_a_prologue_and_an_epilogue():

@@ -37,3 +37,10 @@ def test_the_same_order_changes_nothing():
     gather = Collective(name="g", opcode="all-gather", kind="all-gather", groups=((0, 1), (2, 3)))
     program = Program(name="p", chip="v5e", steps=(gather,))
     assert moved_to(program, range(4)) == program
+
+
+def test_devices_beyond_those_that_a_program_counts_stay_where_they_are():
+    """Groups of one that states a count of two may name four."""
+    gather = Collective(name="g", opcode="all-gather", kind="all-gather", groups=((0, 1), (2, 3)))
+    program = Program(name="p", chip="v5e", steps=(gather,), device_count=2)
+    assert moved_to(program, (1, 0)).steps[0].groups == ((1, 0), (2, 3))

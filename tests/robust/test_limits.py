@@ -31,6 +31,7 @@ from tpusim.limits import (
     TILES,
 )
 from tpusim.program.layers import _CONVOLUTION_COLUMNS
+from tpusim.semantics.host_memory import ARGUMENT_SPACES, stated_spaces
 from tpusim.semantics.verify.module import verify_module
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -100,6 +101,41 @@ def test_a_figure_of_thousands_of_digits_is_refused(capsys, tmp_path, key, digit
     path = tmp_path / "table.yaml"
     path.write_text(f"ERT:\n  tables:\n  - name: {digits}\n")
     assert str(path) in refusal_of(capsys, "run", MLP, "--energy-table", str(path))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "send(p, t), channel_id=1, frontend_attributes="
+        f'{{_xla_send_recv_source_target_pairs="{{{{0,{NINES * 12}}}}}"}}',
+        "convolution(l, r), window={size=1x1}, dim_labels=b01f_01io->b01f,"
+        f" sparsity_config={{rhs={{sparsity=1x{NINES * 12}}}}}",
+    ],
+)
+def test_a_number_within_an_attribute_of_thousands_of_digits_is_refused(capsys, tmp_path, line):
+    """Python reads no such number: of a device in pairs of a send, of a kernel's sparsity."""
+    shape = "(f32[8], u32[], token[])" if line.startswith("send") else "f32[1,8,8,8]"
+    path = tmp_path / "case.hlo.txt"
+    path.write_text(
+        f"""HloModule m, num_partitions=2
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  l = f32[1,8,8,4] parameter(1)
+  r = f32[1,1,4,8] parameter(2)
+  t = token[] after-all()
+  s = {shape} {line}
+}}
+"""
+    )
+    assert "case.hlo.txt:8" in refusal_of(capsys, "check", str(path))
+
+
+@pytest.mark.parametrize("said", ["\u00b2;0", "9" * 5000 + ";0", "5;0"])
+def test_memories_of_arguments_are_numbers_that_can_be(said):
+    """A superscript is a digit to Python, but no number."""
+    found = stated_spaces({"frontend_attributes": f'{{arg_memory_spaces="{said}"}}'}, ARGUMENT_SPACES, 2)
+    assert found == ((5, 0) if said == "5;0" else ())
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,13 @@ def test_messages_do_not_drive_the_terminal(capsys, tmp_path):
     assert "\x1b" not in str(ProgramError("\x1b[31m"))
 
 
+def test_a_backend_that_is_not_there_draws_pictures_all_the_same(tmp_path):
+    """They go to files; the variable is for windows and notebooks."""
+    target = tmp_path / "a.png"
+    done = shell(f"{COMMAND} plot layout 'f32[8,128]' -o {target}", env=os.environ | {"MPLBACKEND": "nonsense"})
+    assert (done.returncode, done.stderr, target.exists()) == (0, "", True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "setting", [{"LANG": "C", "PYTHONIOENCODING": "ascii"}, {"HOME": "/nowhere"}, {"COLUMNS": "1"}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -70,6 +72,9 @@ def _kind(name: str, help_text: str, draw: Draw, *options: Option) -> Command:
 
     def run(options: Namespace) -> None:
         check_picture(options.output, endings)
+        # Pictures go to files: the backend of somebody's windows or notebooks may not even be there.
+        if "matplotlib" not in sys.modules:
+            os.environ["MPLBACKEND"] = "agg"
         from tpusim import plot
 
         figure = draw(plot, options)

@@ -31,6 +31,7 @@ from tpusim.cli.show import fmt
 from tpusim.errors import ConfigError
 
 if TYPE_CHECKING:
+    from tpusim.analysis.communication import PodUse
     from tpusim.analysis.compare import RunFigures
     from tpusim.analysis.energy.price import Cost
     from tpusim.pipeline.result import Result
@@ -193,7 +194,7 @@ def _write_files(result: Result, options: Namespace, before: RunFigures | None) 
         from tpusim.report.json.run import save_links, save_result
 
         if options.save:
-            save_result(result.summary, options.save, _cost(result, options))
+            save_result(result.summary, options.save, _cost(result, options), *_of_all(result))
         if options.links:
             save_links(result.pod, options.links)
 
@@ -203,10 +204,15 @@ def _cost(result: Result, options: Namespace) -> Cost | None:
     return result.cost(options.price, options.tokens or 0.0)
 
 
+def _of_all(result: Result) -> tuple[PodUse | None, float | None]:
+    """Return what the devices of a slice did together, and the joules of them all; nothing of one alone."""
+    return (result.communication, result.all_devices_j) if result.pod.device_count > 1 else (None, None)
+
+
 def _report(result: Result, options: Namespace) -> None:
     if options.json:
         groups = result.groups(options.by)
-        pod, all_j = (result.communication, result.all_devices_j) if result.pod.device_count > 1 else (None, None)
+        pod, all_j = _of_all(result)
         from tpusim.report.json.run import run_page
 
         # Ops are in every object already; only another grouping adds something.

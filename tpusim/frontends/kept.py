@@ -39,4 +39,7 @@ def _folder() -> Path | None:
     if given is not None:
         return Path(given) if given else None
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tpusim"
+    # A user whom the system does not know, as in many containers, has no home.
+    with suppress(RuntimeError):
+        return (Path(base) if base else Path.home() / ".cache") / "tpusim"
+    return None

@@ -182,7 +182,7 @@ def _steps(scope: Scope, fusion: Instruction, computation: Computation, collecti
     if not started:
         # An all-reduce of which each device keeps its slice is a reduce-scatter.
         scatters = collective.opcode == "all-reduce" and computation.root.opcode == "dynamic-slice"
-        kind = "reduce-scatter" if scatters else collective.opcode
+        kind = "reduce-scatter" if scatters else collective_kind(collective.opcode)
         return (collective_step(scope, fusion, computation, collective, kind=kind),)
     return (Wait(**scope.label(fusion, "wait"), needs=(started,)),) if _calls(called, DONE) else ()
 

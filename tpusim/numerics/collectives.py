@@ -9,6 +9,7 @@ Source: XLA, Operation Semantics.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,10 @@ from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.movement import window_at
 from tpusim.numerics.ops.reduction import UFUNCS, kernel_of
-from tpusim.numerics.registry import compute_type, computes, zeros
+from tpusim.numerics.registry import Array, compute_type, computes, zeros
 from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode
 from tpusim.numerics.site import Meet, Site
-from tpusim.semantics.device_groups import device_groups, device_pairs
+from tpusim.semantics.device_groups import Pairs, device_groups, device_pairs
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import Shape, TupleShape
 
@@ -62,10 +63,9 @@ def reduce_scatter(site: Site, instruction: Instruction, operands: list[Any]) ->
     """Return the device's own block of the fold of the group's operands."""
     axis, group = instruction.attributes["dimensions"][0], group_of(site, instruction)
     brought = yield from _gathered(site, instruction, operands)
-    # Every member folds the whole: in one process that is cheaper than to send around parts.
-    place = group.index(site.device_number)
-    whole = _folded(site, instruction, brought)
-    return _one_or_tuple(instruction, [np.split(array, len(group), axis)[place].copy() for array in whole])
+    place, count = group.index(site.device_number), len(group)
+    blocks = [[_block(array, axis, place, count) for array in operands] for operands in brought]
+    return _one_or_tuple(instruction, [array.copy() for array in _folded(site, instruction, blocks)])
 
 
 @computes("all-to-all")
@@ -77,7 +77,13 @@ def all_to_all(site: Site, instruction: Instruction, operands: list[Any]) -> Mee
     if "dimensions" not in instruction.attributes:
         return _one_or_tuple(instruction, [arrays[place] for arrays in brought])
     axis = instruction.attributes["dimensions"][0]
-    return np.concatenate([np.split(arrays[0], len(group), axis)[place] for arrays in brought], axis)
+    return np.concatenate([_block(arrays[0], axis, place, len(group)) for arrays in brought], axis)
+
+
+def _block(array: Array, axis: int, place: int, count: int) -> Array:
+    """Return one of as many blocks as a group has devices, into which an array is cut along an axis."""
+    size = array.shape[axis] // count
+    return array[(slice(None),) * axis + (slice(place * size, place * size + size),)]
 
 
 @computes("ragged-all-to-all")
@@ -125,7 +131,7 @@ def collective_permute(site: Site, instruction: Instruction, operands: list[Any]
     own = site.device_number
     pairs = device_pairs(site.module, instruction)
     site.existing(instruction, [number for pair in pairs for number in pair])
-    company = _connected(own, pairs)
+    company = _companies(pairs).get(own, (own,))
     # A device without a partner goes on at once, as it would on the machine.
     brought: dict[int, Any] = {own: operands}
     if len(company) > 1:
@@ -187,16 +193,17 @@ def _result_shape(instruction: Instruction) -> Shape:
     return instruction.shape if is_alone else parts(instruction.shape)[1]
 
 
-def _connected(own: int, pairs: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the devices that pairs join, directly or through others, with this one: only they need to wait."""
+@lru_cache(maxsize=64)
+def _companies(pairs: Pairs) -> dict[int, tuple[int, ...]]:
+    """Return, by device, those that pairs join with it, directly or through others: only they need to wait."""
     # Pairs 0 to 1 and 1 to 2 join three devices: 1 must have come before either of the others can go on.
-    company = {own}
-    grown = True
-    while grown:
-        joined = {number for pair in pairs if company & set(pair) for number in pair} | company
-        grown = joined != company
-        company = joined
-    return tuple(sorted(company))
+    company: dict[int, set[int]] = {}
+    for pair in pairs:
+        fewer, more = sorted((company.setdefault(device, {device}) for device in pair), key=len)
+        if fewer is not more:
+            more |= fewer
+            company |= dict.fromkeys(fewer, more)
+    return {device: tuple(sorted(joined)) for device, joined in company.items()}
 
 
 def _with_slices(instruction: Instruction, pairs: Sequence[tuple[int, ...]], own: int, brought: dict[int, Any]) -> Any:

@@ -16,7 +16,8 @@ def moved_to(program: Program, devices: Sequence[int]) -> Program:
 
     In a program that says which devices its own are, device ``n`` is the one that it calls so.
     """
-    order, moved = program.device_order, list(devices)
+    # Groups may name more devices than the program counts; those stay where they are.
+    order, moved = program.device_order, [*devices, *range(len(devices), program.devices_needed)]
     for own, device in zip(order, devices, strict=False):
         moved[own] = device
     found = with_steps(program, lambda steps: tuple(_moved(step, moved) for step in steps))

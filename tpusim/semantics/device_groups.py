@@ -89,7 +89,7 @@ def channel_pairs(module: Module, transfer: Instruction) -> Pairs | None:
     raw = frontend_attributes(transfer.attributes).get(_PAIRS_ATTRIBUTE)
     if raw is None:
         return None
-    stated = [(int(source), int(target)) for source, target in re.findall(_PAIR, raw)]
+    stated = [(DEVICES.number(source), DEVICES.number(target)) for source, target in re.findall(_PAIR, raw)]
     # With partitions the pairs are of partitions, as those of a permute with a channel are.
     return tuple((source, target) for source, target in _devices_of(module, stated, module.partition_count > 1))
 

@@ -6,6 +6,7 @@ results the ``frontend_attributes`` that PJRT makes of ``mhlo.memory_kind``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ RESULT_SPACES: Final = "out_memory_spaces"
 MOVES_LOST: Final = "tpusim_host_moves_lost"
 """The mark of a module out of which another tool has taken its moves."""
 
+_SPACE = re.compile(r"[0-9]{1,9}")
 _PLACEMENTS: Final = {"pinned_host": TO_HOST, "unpinned_host": TO_HOST, "device": TO_DEVICE}
 
 
@@ -48,7 +50,7 @@ def states_memory(attributes: Mapping[str, Any]) -> bool:
 def stated_spaces(attributes: Mapping[str, Any], which: str, count: int) -> tuple[int, ...]:
     """Return the numbers of the memories of all arguments or results; nothing if not one is said for each."""
     said = frontend_attributes(dict(attributes)).get(which, "").split(";")
-    return tuple(map(int, said)) if len(said) == count and all(part.isdigit() for part in said) else ()
+    return tuple(map(int, said)) if len(said) == count and all(map(_SPACE.fullmatch, said)) else ()
 
 
 def with_stated_spaces(attributes: dict[str, Any], which: str, in_host: Iterable[bool]) -> dict[str, Any]:

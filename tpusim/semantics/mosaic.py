@@ -73,6 +73,13 @@ REDUCTIONS: Final = ("vector.multi_reduction", "tpu.all_reduce", "tpu.reduce_ind
 """What combines elements of one vector."""
 
 
+def reduced_axes(operation: Operation, rank: int) -> frozenset[int]:
+    """Return the axes that a reduction of a value of some rank combines; the last where it names none."""
+    named = operation.attributes
+    stated = named.get("reduction_dims", named.get("dim", named.get("axis", rank - 1)))
+    return frozenset(int(axis) % rank for axis in (stated if isinstance(stated, tuple | list) else (stated,)))
+
+
 def dot_lists(stated: str) -> list[tuple[int, ...]]:
     """Return the lists of ``dot_dimension_numbers``: contracting, free, output pairs, batch (JAX, dialect ``tpu``)."""
     return [tuple(map(int, text.split(","))) if text.strip() else () for text in re.findall(r"\[([^\]]*)\]", stated)]

@@ -34,6 +34,14 @@ class DType(msgspec.Struct, frozen=True, cache_hash=True):
         return -(-self.bits // 8) * 8
 
     @property
+    def packed_bits(self) -> int:
+        """Bits per element as the TPU compiler lays arrays out: types of 4 and 2 bits are packed, ``E(bits)`` says so.
+
+        Source: programs compiled ahead of time by libtpu 0.0.52 for v5e, v6e and v7x.
+        """
+        return self.bits if self.bits in (2, 4) else self.storage_bits
+
+    @property
     def is_pred(self) -> bool:
         """Whether values are truth values."""
         return self.kind == "pred"

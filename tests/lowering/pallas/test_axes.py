@@ -25,6 +25,8 @@ def along(types, operations, known):
         ("math.exp", (8, 256), (8, 256), {}, (0, 1)),
         ("vector.multi_reduction", (8, 256), (8,), {"reduction_dims": (1,)}, (0,)),
         ("vector.multi_reduction", (8, 256), (256,), {"reduction_dims": (0,)}, (1,)),
+        ("tpu.reduce_index", (8, 256), (8,), {"axis": 1, "kind": "#tpu.reduction_kind<arg_max>"}, (0,)),
+        ("tpu.reduce_index", (8, 256), (256,), {"axis": 0, "kind": "#tpu.reduction_kind<arg_min>"}, (1,)),
         ("tpu.transpose", (8, 256), (256, 8), {"permutation": (1, 0)}, (1, 0)),
         ("vector.shape_cast", (8, 256), (1, 8, 1, 256), {}, (-1, 0, -1, 1)),
         ("vector.shape_cast", (8, 256), (8, 2, 128), {}, (0, 1, -1)),

@@ -28,6 +28,7 @@ from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Module
 from tpusim.ir.mosaic import read_body
 from tpusim.limits import KERNEL_BYTES
+from tpusim.pipeline.answers.explain import explain_op
 from tpusim.pipeline.compile import compile_program
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import execute, lower, read_program, simulate
@@ -236,8 +237,10 @@ def _damaged(random: Random, programs: str) -> bytes:
 
 @surface("pallas", lambda random: _damaged(random, "tests/data/pallas/*.gz"), 4)
 def take_pallas(content: bytes, folder: Path) -> None:
-    """Run a program with a Pallas kernel whose body is damaged."""
-    _run(read_program("case.v5e.hlo.txt", content), content)
+    """Run a program with a Pallas kernel whose body is damaged, and say why its ops take as long as they do."""
+    result = _run(read_program("case.v5e.hlo.txt", content), content)
+    for kernel in (step for step in result.program.every_step[:8] if isinstance(step, Kernel)):
+        explain_op(result, kernel.name)
 
 
 @surface("kernels", lambda random: _damaged(random, "tests/data/pallas_values/*.gz"), 4)

@@ -14,12 +14,12 @@ from tpusim.errors import TpusimError
 from tpusim.hardware.units import HBM
 from tpusim.ir.attributes import ParameterAlias
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import COPIES, VIEWS, async_parts
+from tpusim.ir.ops import COPIES, ELEMENTWISE, VIEWS, async_parts
 from tpusim.pipeline.stages import memory
 from tpusim.program.edit import with_steps
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, Kernel, Steps
-from tpusim.semantics.aliasing import in_place_operands, joins_operands
+from tpusim.semantics.aliasing import behind_views, in_place_operands, joins_operands
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
@@ -110,6 +110,7 @@ def _pairs(module: Module) -> list[_Pair]:
     for place, parameter in enumerate(module.entry.parameters):
         if parameter.immediate not in given:
             free[parameter.shape][parameter.name] = place
+    places = {instruction.name: place for place, instruction in enumerate(module.entry.instructions)}
     found = []
     for index, part in sorted(parts, key=lambda item: -_size(item[1])):
         fits = free[part.shape]
@@ -119,8 +120,42 @@ def _pairs(module: Module) -> list[_Pair]:
         # What is made of an argument by updating it is the one that it can be.
         name = min(fits.keys() & way, key=fits.__getitem__, default=next(iter(fits)))
         del fits[name]
-        found.append((index, name, way if name in way else frozenset[str]()))
+        if name in way or _may_be_written(module, name, part, places):
+            found.append((index, name, way if name in way else frozenset[str]()))
     return [_pair(module.entry, *one) for one in _updated(module.entry, found)]
+
+
+def _may_be_written(module: Module, name: str, result: Instruction, places: Mapping[str, int]) -> bool:
+    """Return whether nothing reads an argument any more while a result is written, but for the elements at hand."""
+    entry = module.entry
+    maker = behind_views(entry, result)
+    waiting = [name]
+    while waiting:
+        read = waiting.pop()
+        for user, _ in entry.users.get(read, ()):
+            if user.opcode in VIEWS:
+                waiting.append(user.name)
+            elif places[user.name] > places[maker.name] or (user is maker and not _is_in_step(module, user, read)):
+                return False
+    return True
+
+
+def _is_in_step(module: Module, user: Instruction, operand: str) -> bool:
+    """Return whether an instruction reads, of an operand, for each element of its result no other than that one."""
+    if user.opcode != "fusion":
+        return user.opcode in ELEMENTWISE
+    called = module[user.attributes["calls"]]
+    waiting = [called.parameters[place].name for place, read in enumerate(user.operands) if read == operand]
+    seen = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        for inner, _ in called.users.get(name, ()):
+            if inner.opcode not in VIEWS and inner.opcode != "tuple" and not _is_in_step(module, inner, name):
+                return False
+            if inner.name not in seen:
+                seen.add(inner.name)
+                waiting.append(inner.name)
+    return True
 
 
 _Found = tuple[tuple[int, ...], str, frozenset[str]]

@@ -62,7 +62,7 @@ def _is_for_a_kernel(build: Build, table: Node, slices: Sequence[int]) -> bool:
         return True
     order = row_order(sizes, slices, given)
     padded = prod(slices) // slices[order[0]] * -(-slices[order[0]] // chip.vpu.lanes) * chip.vpu.lanes
-    return takes_rows(sizes, slices, order) and padded * table.array.dtype.storage_bits <= 8 * _MOST_BYTES
+    return takes_rows(sizes, slices, order) and padded * table.array.dtype.packed_bits <= 8 * _MOST_BYTES
 
 
 @decomposes("scatter")

@@ -81,7 +81,9 @@ def with_boundary_layouts(shape: Shape, chip: Chip) -> Shape:
 @lru_cache(maxsize=1 << 14)
 def _laid_out(array: ArrayShape, order: Order, sublanes: int, lanes: int, least_rows: int) -> ArrayShape:
     sizes = [array.dimensions[d] for d in reversed(order)]
-    return array.with_layout(Layout(order, tiles_of(array.dtype.storage_bits, sizes, (sublanes, lanes), least_rows)))
+    bits = array.dtype.packed_bits
+    tiles = tiles_of(bits, sizes, (sublanes, lanes), least_rows)
+    return array.with_layout(Layout(order, tiles, element_size_bits=bits if bits < array.dtype.storage_bits else 0))
 
 
 def tiles_of(

@@ -54,7 +54,7 @@ def side_by_side(order: Order, moved: Mapping[int, int], rank: int) -> Order:
 def stays_narrow(table: ArrayShape, order: Order, chip: Chip) -> bool:
     """Return whether rows are gathered from a table as it lies, since it has few lanes to fill in that order."""
     padded = _bytes(table, order, chip)
-    return padded >= _WIDE_BYTES and padded > 2 * table.element_count * table.dtype.storage_bits // 8
+    return padded >= _WIDE_BYTES and padded > 2 * table.element_count * table.dtype.packed_bits // 8
 
 
 def is_too_large(target: ArrayShape, order: Order, chip: Chip) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from tpusim.ir.mosaic import Block, Operation, Type
-from tpusim.semantics.mosaic import PRODUCTS, REDUCTIONS, product_axes
+from tpusim.semantics.mosaic import PRODUCTS, REDUCTIONS, product_axes, reduced_axes
 
 Along = tuple[int, ...]
 """The dimension of the grid that each axis of a value goes along, -1 where none does."""
@@ -87,8 +87,8 @@ def _plain(operation: Operation, types: Sequence[Type]) -> Iterator[_Flow]:
         for result in operation.results:
             axes = _alike(types[result], types[source])
             if operation.name in REDUCTIONS and len(types[result].dimensions) < len(types[source].dimensions):
-                reduced = operation.attributes.get("reduction_dims", (operation.attributes.get("dim"),))
-                axes = tuple(enumerate(n for n in range(len(types[source].dimensions)) if n not in reduced))
+                rank = len(types[source].dimensions)
+                axes = tuple(enumerate(sorted(set(range(rank)) - reduced_axes(operation, rank))))
             elif order := operation.attributes.get("permutation"):
                 axes = tuple(enumerate(order))
             yield _Flow(result, source, axes)

@@ -23,7 +23,7 @@ from tpusim.lowering.kernels.stages import stage_numbers
 from tpusim.lowering.scope import entering
 from tpusim.program.grid import CodeLine
 from tpusim.program.work import TilePart, Work, scaled, sum_work
-from tpusim.semantics.mosaic import OPCODES, PRODUCTS, REDUCTIONS
+from tpusim.semantics.mosaic import OPCODES, PRODUCTS, REDUCTIONS, reduced_axes
 from tpusim.semantics.precision import passes_of
 from tpusim.shapes.dtype import DTYPES
 
@@ -356,8 +356,7 @@ def _reduce(site: Site, operation: Operation) -> Work:
     """Combine whole registers, then fold what is left over sublanes and lanes."""
     (source, *_), (result,) = operation.operands, operation.results
     given, rank = site.types[source], len(site.types[source].dimensions)
-    stated = operation.attributes.get("reduction_dims", operation.attributes.get("dim", rank - 1))
-    reduced = {int(d) - rank for d in (stated if isinstance(stated, tuple) else (stated,))}
+    reduced = {axis - rank for axis in reduced_axes(operation, rank)}
     kept = [1 if d in reduced else given.dimensions[d] for d in range(-rank, 0)]
     left = register_count(msgspec.structs.replace(given, dimensions=tuple(kept)), site.chip)
     moves, vpu = site.chip.vector_ops.moves, site.chip.vpu

@@ -156,9 +156,15 @@ def comparison_page(comparison: Comparison) -> Any:
     return fill(ComparisonPage, comparison, change_us=comparison.after.time_us - comparison.before.time_us)
 
 
-def save_result(summary: Summary, path: str | Path, cost: Cost | None = None) -> None:
+def save_result(
+    summary: Summary,
+    path: str | Path,
+    cost: Cost | None = None,
+    pod: PodUse | None = None,
+    all_devices_j: float | None = None,
+) -> None:
     """Write a run as a saved result: what ``run --json`` prints, with its format's name and version before it."""
-    save_json({"format": RESULT_FORMAT, **plain(run_page(summary, cost=cost))}, path)
+    save_json({"format": RESULT_FORMAT, **plain(run_page(summary, pod, None, cost, all_devices_j))}, path)
 
 
 def save_links(run: PodRun, path: str | Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tpusim.ir.attributes import ConvolutionLabels, Window
+from tpusim.limits import COUNT
 from tpusim.semantics.infer.contraction import result_type
 from tpusim.semantics.infer.reduction import window_result
 from tpusim.semantics.infer.site import Site, broken, infers, require
@@ -59,7 +60,7 @@ def _check_features(site: Site, lhs: ArrayShape, rhs: ArrayShape, groups: int, b
     sparsity = _SPARSITY.search(site.attributes.get("sparsity_config", ""))
     if sparsity is not None:
         require(sparsity[1] == "1", "convolution_c12", sparsity[1], "of", sparsity[2])
-        inputs *= int(sparsity[2])
+        inputs *= COUNT.number(sparsity[2])
     if outputs % batches or outputs % groups:
         raise broken("convolution_c6", f"{outputs} for {groups} feature and {batches} batch groups")
     require(batch % batches == 0 or batch == UNBOUNDED, "convolution_c7", batch, "for", batches, "groups")
