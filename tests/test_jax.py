@@ -196,6 +196,16 @@ for function in (lambda a, b: a @ b, inside, lambda a, b: inside(2 * a, b) / 2):
     assert tpusim.simulate(module, "v5e", topology="v5e:2x4").communication.collectives
     assert tpusim.lower(module).device_order == ()
 
+# Nothing but a region says that there are several devices.
+line = jax.sharding.Mesh(np.array(jax.devices("cpu")), ("x",))
+total = jax.shard_map(lambda v: jax.lax.psum(v, "x"), mesh=line, in_specs=P("x"), out_specs=P())
+x = np.arange(16, dtype="float32")
+for function in (total, lambda v: total(2 * v) / 2):
+    module = lower_for(function, x)
+    assert (module.partition_count, str(module.entry.parameters[0].shape)) == (8, "f32[2]{0}")
+    for result in tpusim.execute(module, [[part] for part in np.split(x, 8)]):
+        np.testing.assert_array_equal(result, x.reshape(8, 2).sum(0))
+
 order = [0, 2, 4, 6, 1, 3, 5, 7]
 other = jax.sharding.Mesh(np.array(jax.devices("cpu"))[order].reshape(2, 4), ("x", "y"))
 shape = jax.ShapeDtypeStruct((8, 8), "float32", sharding=NamedSharding(other, P(None, "y")))
@@ -209,6 +219,7 @@ def test_a_sharded_function_is_cut_up_without_libtpu():
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"} | {"JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", SHARDED], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
+    assert "RET_CHECK" not in done.stderr
 
 
 @needs_libtpu

@@ -122,14 +122,14 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
 
     ``arguments`` and ``keywords`` are those of a call, arrays or ``jax.ShapeDtypeStruct`` in any pytree; what is
     neither stays as it is, so that a function that is jitted already may have static ones. ``chip`` is the one to run
-    on if the run does not say. Raises ConfigError if JAX is missing or no chip has that name; what JAX says of a
-    function that it cannot trace stays as it is.
+    on if the run does not say. Raises ConfigError if JAX is missing or no chip has that name, UnsupportedError if XLA
+    does not partition it; what JAX says of a function that it cannot trace stays as it is.
     """
     chip = resolve_chip_name(chip)
     shapes = _jax().tree.map(_shape_of, (arguments, keywords))
     lowered = _lowered(function, chip, *shapes)
     given = lowered.compiler_ir("stablehlo")
-    text = partitioned_text(given)
+    text = partitioned_text(given, _name_of(function))
     marks = lost_moves(text, str(given)) if text else memory_spaces(given)
     text = with_marks(text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), _name_of(function)), marks)
     module, ids = _module(function, chip, text), [device.id for device in _mesh_devices(shapes)]
