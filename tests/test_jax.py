@@ -196,6 +196,28 @@ for function in (lambda a, b: a @ b, inside, lambda a, b: inside(2 * a, b) / 2):
     assert tpusim.simulate(module, "v5e", topology="v5e:2x4").communication.collectives
     assert tpusim.lower(module).device_order == ()
 
+# Nothing but a region, or an array that is there, says that there are several devices.
+line = jax.sharding.Mesh(np.array(jax.devices("cpu")), ("x",))
+total = jax.shard_map(lambda v: jax.lax.psum(v, "x"), mesh=line, in_specs=P("x"), out_specs=P())
+x = np.arange(16, dtype="float32")
+for function in (total, lambda v: total(2 * v) / 2):
+    module = lower_for(function, x)
+    assert (module.partition_count, str(module.entry.parameters[0].shape)) == (8, "f32[2]{0}")
+    for result in tpusim.execute(module, [[part] for part in np.split(x, 8)]):
+        np.testing.assert_array_equal(result, x.reshape(8, 2).sum(0))
+shared = jax.device_put(x, NamedSharding(line, P("x")))
+for array in (shared, jax.jit(lambda v: 3 * v[::-1])(shared), jax.device_put(x, NamedSharding(line, P()))):
+    module = lower_for(lambda v: v.sum(), array)
+    assert module.partition_count == 8
+    # Asked of JAX before the CPU of its own is: a slice is not needed to refuse it.
+    tpusim.jax.devices_of = lambda topology: jax.devices()
+    try:
+        tpusim.jax.compile_for(lambda v: v.sum(), array)
+    except tpusim.ConfigError as error:
+        assert "found an array float32[16] on 8 devices of this machine" in str(error), error
+    else:
+        raise AssertionError("compile_for took an array of another machine's devices")
+
 order = [0, 2, 4, 6, 1, 3, 5, 7]
 other = jax.sharding.Mesh(np.array(jax.devices("cpu"))[order].reshape(2, 4), ("x", "y"))
 shape = jax.ShapeDtypeStruct((8, 8), "float32", sharding=NamedSharding(other, P(None, "y")))
@@ -209,6 +231,7 @@ def test_a_sharded_function_is_cut_up_without_libtpu():
     environment = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"} | {"JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", SHARDED], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
+    assert "RET_CHECK" not in done.stderr
 
 
 @needs_libtpu

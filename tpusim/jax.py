@@ -64,7 +64,8 @@ def compile_for(function: Callable[..., Any], *arguments: Any, topology: str = "
     """Return the program that the TPU compiler makes of a JAX function, ready for ``tpusim.simulate``.
 
     ``arguments`` and ``keywords`` are those of a call, as arrays or ``jax.ShapeDtypeStruct`` (of which only shape, type
-    and sharding count), in any pytree. ``function`` may be jitted already, with its own options. ``topology`` is a chip
+    and sharding count), in any pytree; an array that devices of this machine share is refused, since they are not those
+    of the slice. ``function`` may be jitted already, with its own options. ``topology`` is a chip
     (``v5e``) or a slice (``v5e:2x4``, ``tpu7x:2x2x1``); what has no sharding goes to its first device. For a mesh over
     all of them take ``devices_of``: the module keeps in which order the mesh has them. What was compiled is kept for
     the next time, in the folder that the variable ``TPUSIM_CACHE`` names; an empty name keeps nothing.
@@ -116,20 +117,21 @@ def lower_for(function: Callable[..., Any], *arguments: Any, chip: str = "v5e", 
     """Return the program that JAX hands to the TPU compiler for a function: not scheduled yet, without layouts.
 
     Takes JAX on the CPU alone; libtpu is not asked. What a mesh of CPU devices (``jax_num_cpu_devices``) cuts up, by
-    shardings of arguments, constraints or ``jax.shard_map``, becomes what each device runs: XLA partitions it. CPU
+    shardings of arguments, constraints or ``jax.shard_map``, becomes what each device runs: XLA partitions it. An array
+    that several devices have keeps its sharding. CPU
     device n stands for device n of the slice, by coordinates: a mesh of them in another order keeps that. On several
     hosts ``jax.devices()`` lists them otherwise (``tpusim.with_device_order(module, "hosts")``).
 
     ``arguments`` and ``keywords`` are those of a call, arrays or ``jax.ShapeDtypeStruct`` in any pytree; what is
     neither stays as it is, so that a function that is jitted already may have static ones. ``chip`` is the one to run
-    on if the run does not say. Raises ConfigError if JAX is missing or no chip has that name; what JAX says of a
-    function that it cannot trace stays as it is.
+    on if the run does not say. Raises ConfigError if JAX is missing or no chip has that name, UnsupportedError if XLA
+    does not partition it; what JAX says of a function that it cannot trace stays as it is.
     """
     chip = resolve_chip_name(chip)
     shapes = _jax().tree.map(_shape_of, (arguments, keywords))
     lowered = _lowered(function, chip, *shapes)
     given = lowered.compiler_ir("stablehlo")
-    text = partitioned_text(given)
+    text = partitioned_text(given, _name_of(function))
     marks = lost_moves(text, str(given)) if text else memory_spaces(given)
     text = with_marks(text or module_text(lowered.compiler_ir("hlo").get_hlo_module(), _name_of(function)), marks)
     module, ids = _module(function, chip, text), [device.id for device in _mesh_devices(shapes)]
@@ -268,15 +270,25 @@ def _described(leaf: Any, alone: Any) -> Any:
     jax = _jax()
     if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
         leaf = jax.numpy.asarray(leaf)
+    if shared := _shared(leaf):
+        found = f"{leaf.dtype}{list(leaf.shape)} on {len(shared.device_set)} devices of this machine"
+        hint = "give a jax.ShapeDtypeStruct with a sharding on tpusim.jax.devices_of(topology), or take lower_for"
+        raise ConfigError(f"expected arguments that the devices of the slice share, found an array {found}: {hint}")
     given = leaf.sharding if isinstance(leaf, jax.ShapeDtypeStruct) else None
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=given or alone)
 
 
 def _shape_of(leaf: Any) -> Any:
-    """Return the shape and type of an array, which may be large or lie on some device; anything else as it is."""
+    """Return the shape and type of an array, which may be large, and how devices share it; anything else as it is."""
     jax = _jax()
     is_array = hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not isinstance(leaf, jax.ShapeDtypeStruct)
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_array else leaf
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=_shared(leaf)) if is_array else leaf
+
+
+def _shared(leaf: Any) -> Any:
+    """Return the sharding of an array that several devices have; on which of them one lies alone is no matter."""
+    jax = _jax()
+    return leaf.sharding if isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1 else None
 
 
 @contextmanager

@@ -354,3 +354,27 @@ def test_check_prints_json(capsys, write):
     assert main(["check", write("bad.hlo", BAD), "--json"]) == 1
     (message,) = json.loads(capsys.readouterr().out)
     assert "[shape_c2]" in message
+
+
+# As HLO text of what jax.shard_map wraps, which no partitioner has seen.
+BY_HAND = """HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=4]>}}
+
+ENTRY e {
+  x = f32[16] parameter(0)
+  c = f32[4] custom-call(x), custom_call_target="xla.sdy.GlobalToLocalShape",
+    frontend_attributes={xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\\"x\\"}]>]>",
+      xla.sdy.manual_axes="#sdy<manual_axes{\\"x\\"}>"}
+  n = f32[4] negate(c)
+  ROOT o = f32[16] custom-call(n), custom_call_target="xla.sdy.LocalToGlobalShape",
+    frontend_attributes={xla.sdy.manual_axes="#sdy<manual_axes{\\"x\\"}>",
+      xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{\\"x\\"}]>]>"}
+}
+"""
+
+
+def test_random_inputs_are_those_of_what_is_computed(tmp_path, capsys):
+    """Of which the compiler has made parts: each of four devices has four numbers."""
+    path = tmp_path / "m.v5e.hlo"
+    path.write_text(BY_HAND)
+    assert main(["exec", str(path), "--random", "1", "--schedule", "compiled"]) == 0
+    assert "out3  float32[4]" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 
 import ml_dtypes
@@ -656,11 +657,20 @@ FOURIER = [
     ("FFT", (5, 480), (480,)),
     ("IFFT", (2, 3, 384), (384,)),
     ("FFT", (2, 6, 260, 8), (260, 8)),
+    ("FFT", (98304,), (98304,)),
+    ("IFFT", (98304, 2), (98304, 2)),
     ("RFFT", (4, 640), (640,)),
     ("RFFT", (3, 6, 9), (6, 9)),
     ("IRFFT", (3, 6, 9), (6, 9)),
     ("IRFFT", (2, 512), (512,)),
     ("IRFFT", (2, 1), (1,)),
+]
+LARGE = [
+    ("FFT", (4099,), (4099,)),
+    ("IFFT", (2, 16381), (16381,)),
+    ("FFT", (131168,), (131168,)),
+    ("RFFT", (4, 2053), (4, 2053)),
+    ("IRFFT", (3, 1030), (1030,)),
 ]
 TRANSFORMS = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}
 
@@ -681,9 +691,10 @@ def test_fourier_transforms_are_products(kind, sizes, lengths):
     axes = tuple(range(-len(lengths), 0))
     expected = TRANSFORMS[kind](x.astype(np.complex128) if kind != "RFFT" else x, lengths, axes)
     assert close(values(made, x.astype(np.float32 if kind == "RFFT" else np.complex64)), expected, "fft")
-    # 512 is 128 times 4, 480 is 32 times 15, but 300 and 260 have no such part.
+    # 512 is 128 times 4, 480 is 32 times 15, 98,304 is 128 times 128 times 6, but 300 and 260 have no such part.
     # What is not needed of the last product is left out.
-    products = sum(6 if length > 256 and length % 32 == 0 else 3 for length in lengths) - (kind == "IRFFT")
+    products = sum(9 if length > 65536 else 6 if length > 256 and length % 32 == 0 else 3 for length in lengths)
+    products -= kind == "IRFFT"
     assert opcodes(made)["dot"] == products or lengths == (1,)
 
 
@@ -704,6 +715,47 @@ def test_complex_numbers_between_transforms_are_pairs():
     expected = np.fft.ifft(-(np.fft.fft(x) * np.fft.fft(y))[:, ::2]).real
     assert close(values(made, x, y), expected, "fft")
     assert {i.opcode for i in made.entry.instructions if "c64" in str(i.shape)} == {"parameter"}
+
+
+def transform(kind, sizes, lengths):
+    """Return a program that transforms the squares of an array and doubles what comes, that array, and the values."""
+    half = (*sizes[:-1], sizes[-1] // 2 + 1)
+    taken, given = {"RFFT": (sizes, half), "IRFFT": (half, sizes)}.get(kind, (sizes, sizes))
+    operand, result = (
+        f"{'f32' if kind == real else 'c64'}[{','.join(map(str, shape))}]"
+        for real, shape in (("RFFT", taken), ("IRFFT", given))
+    )
+    x = normal(*taken) if kind == "RFFT" else normal(*taken) + 1j * normal(*taken, 2)[..., 0]
+    text = f"""
+    x = {operand} parameter(0)
+    y = {operand} multiply(x, x)
+    z = {result} fft(y), fft_type={kind}, fft_length={{{",".join(map(str, lengths))}}}
+    ROOT out = {result} add(z, z)
+    """
+    x = x.astype(np.float32 if kind == "RFFT" else np.complex64)
+    return (
+        text,
+        x,
+        2
+        * TRANSFORMS[kind](
+            x.astype(complex if kind != "RFFT" else float) ** 2, lengths, tuple(range(-len(lengths), 0))
+        ),
+    )
+
+
+@pytest.mark.parametrize(("kind", "sizes", "lengths"), LARGE)
+def test_a_transform_by_a_large_matrix_stays_whole(kind, sizes, lengths):
+    """Between complex numbers that are pairs; its memory does not grow with the square of its length."""
+    text, x, expected = transform(kind, sizes, lengths)
+    _, made = decomposed(text)
+    assert opcodes(made)["fft"] == 1
+    assert "dot" not in opcodes(made)
+    tracemalloc.start()
+    found = values(made, x)
+    most_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert close(found, expected, "fft")
+    assert most_bytes < (8 << 20) + 40 * x.nbytes
 
 
 def positive_definite(*sizes):

@@ -12,8 +12,8 @@ import pytest
 
 import tpusim
 from tests.cli.commands import output_of, refusal_of
-from tpusim.errors import ConfigError, ProgramError
-from tpusim.frontends import xla
+from tpusim.errors import ConfigError, ProgramError, UnsupportedError
+from tpusim.frontends import partition, xla
 from tpusim.frontends.read import hlo_text
 from tpusim.source import SourceText
 from tpusim.text import parse_module, read_source
@@ -57,6 +57,23 @@ module attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
   }
 }
 """
+
+BY_HAND = """\
+module attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["x"=4]>
+  func.func @main(%a: tensor<16xf32>) -> tensor<16xf32> {
+    %b = stablehlo.add %a, %a : tensor<16xf32>
+    %c = sdy.manual_computation(%b) in_shardings=[<@mesh, [{"x"}]>] out_shardings=[<@mesh, [{"x"}]>]
+        manual_axes={"x"} (%d: tensor<4xf32>) {
+      %e = "stablehlo.collective_permute"(%d) <{source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>,
+        channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>}> : (tensor<4xf32>) -> tensor<4xf32>
+      sdy.return %e : tensor<4xf32>
+    } : (tensor<16xf32>) -> tensor<16xf32>
+    return %c : tensor<16xf32>
+  }
+}
+"""
+"""A region of ``jax.shard_map`` and something before it; no argument says how devices share it."""
 
 
 def layer(x, w):
@@ -303,3 +320,37 @@ def test_what_devices_share_becomes_what_each_of_them_runs(text, tmp_path):
     for result in tpusim.execute(module, parts):
         np.testing.assert_array_equal(result, left @ right)
     np.testing.assert_array_equal(tpusim.execute(path, [left, right]), left @ right)
+
+
+def test_what_devices_do_by_hand_is_cut_up_though_no_argument_is(tmp_path):
+    """By every verb alike: only devices 0 and 1 send something, twice what they have, to each other."""
+    path = tmp_path / "swap.mlir"
+    path.write_text(BY_HAND)
+    assert tpusim.load(path).partition_count == 4
+    x = np.arange(16, dtype="float32").reshape(4, 4)
+    for options in ({}, {"chip": "v5e", "schedule": "compiled"}):
+        found = tpusim.execute(path, [[part] for part in x], **options)
+        np.testing.assert_array_equal(found, 2 * x[[1, 0, 2, 3]] * [[1], [1], [0], [0]])
+    assert tpusim.simulate(path, "v5e", schedule="compiled").communication.collectives
+
+
+@pytest.mark.parametrize("schedule", ["given", "compiled"])
+def test_inputs_are_made_for_what_devices_do_by_hand(capsys, tmp_path, schedule):
+    """Of a device's part, under every schedule."""
+    path = tmp_path / "swap.v5e.mlir"
+    path.write_text(BY_HAND)
+    assert "out3  float32[4]" in output_of(capsys, "exec", str(path), "--random", "1", "--schedule", schedule)
+
+
+def test_a_program_that_xla_does_not_cut_up_is_told_of(capfd, monkeypatch):
+    """With its name and the reason, which XLA does not log as well; here Shardy's calls reach the other partitioner."""
+    monkeypatch.setattr(partition, "_OF_SHARDY", "nowhere")
+    with pytest.raises(UnsupportedError, match=r"^m\.mlir: XLA does not cut it up for its 4 devices: .*xla\.sdy"):
+        hlo_text(BY_HAND.encode(), "m.mlir")
+    assert "xla.sdy" not in capfd.readouterr().err
+
+
+def test_shardings_of_the_older_form_stay_with_their_partitioner():
+    """Though something else is called as Shardy's are; Shardy would leave such a program whole."""
+    text = SHARED_STABLEHLO.replace("%b: tensor<16x8xf32> {", '%b: tensor<16x8xf32> {jax.arg_info = "sdy.sharding", ')
+    assert "f32[8,4]{1,0} parameter(0)" in hlo_text(text.encode(), "m")

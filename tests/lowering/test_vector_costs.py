@@ -251,6 +251,21 @@ def test_algorithms_take_their_passes(operand, result, call, cost):
     assert_computes(work_of((operand,), result, call), at_cost((cost[0], OPS[cost[1]]), (pivots, MOVES["pivot"])))
 
 
+ROOTS = 33 * 513
+"""Registers of a matrix of 4,099 rows and columns."""
+
+
+@pytest.mark.parametrize(("rows", "sums"), [(1, 3), (8, 0)])
+def test_a_transform_by_a_large_matrix_takes_its_products(rows, sums):
+    """Three, each of which makes the matrix anew; a row alone is multiplied and added up by the vector unit."""
+    shape = f"c64[{rows},4099]"
+    found = work_of((shape,), shape, "fft(%a), fft_type=FFT, fft_length={4099}")
+    made = {"iota": 6, "multiply": 6, "remainder": 3, "convert": 3, "cosine": 3, "sine": 2, "add": 1, "subtract": 1}
+    parts = [(ROOTS * count, OPS[name]) for name, count in made.items()]
+    parts += [(ROOTS * sums, OPS["multiply"]), (ROOTS * sums, OPS["add"])]
+    assert_computes(found, at_cost(*parts))
+
+
 def test_a_window_of_the_largest_is_searched_and_added_into():
     """Nine compared positions and nine sums for each element of the source (one register)."""
     call = "select-and-scatter(%a, %b, %zero), window={size=3x3 stride=3x3}, select=%less, scatter=%add"

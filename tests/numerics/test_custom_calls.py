@@ -250,3 +250,14 @@ def test_what_gives_one_array_gives_no_tuple():
     """The halves of numbers come from a call each."""
     with pytest.raises(ProgramError, match="expected what 'X64SplitLow' gives"):
         run_ours(call("X64SplitLow", "(f32[4], f32[4])", "f64[4]"), [np.zeros(4)])
+
+
+@pytest.mark.parametrize("target", ["xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"])
+def test_ways_into_regions_of_shard_map_need_a_program_cut_up(target):
+    """Where a device has all of the array they are it; else the error says what to give, not to register the call."""
+    x = numbered((4, 2), np.float32)
+    np.testing.assert_array_equal(run_ours(call(target, "f32[4,2]", "f32[4,2]"), [x])[0], x)
+    found = run_ours(call(target, "(f32[4,2], f32[])", "f32[4,2]", "f32[]"), [x, np.float32(3)])
+    np.testing.assert_array_equal(found[0], x)
+    with pytest.raises(UnsupportedError, match=r"expected what each device runs, found a region of jax\.shard_map"):
+        run_ours(call(target, "f32[2,2]", "f32[4,2]"), [x])

@@ -192,3 +192,17 @@ def test_more_memory_never_slows_a_retiled_program():
     times = [tpusim.simulate(LSTM, overrides=machine, schedule="retiled").time_us for machine in machines]
     assert times == sorted(times, reverse=True)
     assert times[3] <= tpusim.simulate(LSTM).time_us * 1.02
+
+
+@pytest.mark.parametrize("shape", ["4099", "8,4099", "512,2053", "131168"])
+def test_a_transform_that_stays_whole_takes_as_long_as_its_products(monkeypatch, shape):
+    """Which make a matrix of all roots, as the TPU compiler's do: computing values is why it stays whole."""
+    length = shape.rpartition(",")[2]
+    text = f"HloModule m\nENTRY e {{\n x = c64[{shape}] parameter(0)\n"
+    text += f" ROOT y = c64[{shape}] fft(x), fft_type=FFT, fft_length={{{length}}}\n}}\n"
+    whole = tpusim.simulate(module(text), "v5e", schedule="compiled")
+    monkeypatch.setattr("tpusim.compiler.decompose.fourier.MOST_ROOTS", 1 << 20)
+    taken_apart = tpusim.simulate(module(text), "v5e", schedule="compiled")
+    assert "fft" in {step.opcode for step in whole.program.every_step}
+    assert "fft" not in {step.opcode for step in taken_apart.program.every_step}
+    assert whole.summary.total_ps == pytest.approx(taken_apart.summary.total_ps, rel=0.1)

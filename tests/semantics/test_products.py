@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.semantics.windows import BATCHES, DEPTHS, DIMENSIONS, OUTER, ROWS, naive_meetings
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
-from tpusim.semantics.products import canonical_product, dimension_kind, product_sides
+from tpusim.semantics.products import canonical_product, dimension_kind, product_sides, transform_parts
 from tpusim.semantics.windows import output_size
 from tpusim.shapes.notation import parse_shape
 
@@ -228,3 +228,26 @@ def test_a_product_of_two_types_is_one_of_the_wider(left, right, wider):
     labels = {"dim_labels": ConvolutionLabels("bf", "io", "bf")}
     made = [Instruction("c", out, opcode, ("x", "y"), a) for opcode, a in (("dot", dot), ("convolution", labels))]
     assert [canonical_product(each, (lhs, rhs)).operand_type for each in made] == [wider] * 2
+
+
+@pytest.mark.parametrize(
+    ("length", "parts"),
+    [
+        (256, (256,)),
+        (480, (32, 15)),
+        (1000, (1000,)),
+        (4099, (4099,)),
+        (8192, (128, 64)),
+        (8200, (8200,)),
+        (12000, (32, 375)),
+        (40960, (128, 64, 5)),
+        (65536, (256, 256)),
+        (98304, (128, 128, 6)),
+        (131072, (128, 128, 8)),
+        (131168, (32, 4099)),
+        (1 << 20, (128, 128, 64)),
+    ],
+)
+def test_a_transform_is_made_of_those_that_the_compiler_makes_of_it(length, parts):
+    """By programs of these lengths that the TPU compiler made for v5e."""
+    assert transform_parts(length) == parts

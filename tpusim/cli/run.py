@@ -243,9 +243,10 @@ def _report(result: Result, options: Namespace) -> None:
 def execute(options: Namespace) -> None:
     """Compute a program's results."""
     from tpusim.numerics.files import describe, name_outputs, numbered, read_arrays, with_random, write_arrays
-    from tpusim.pipeline.stages import execute, load
+    from tpusim.pipeline.stages import computed_module, execute
 
-    module = load(options.program, whole=options.schedule == "given")
+    # Inputs are made for what is computed, whose parameters the compiler may have cut up.
+    module = computed_module(options.program, chip=options.chip, schedule=options.schedule)
     shapes = [parameter.shape for parameter in module.entry.parameters]
     arrays = read_arrays(options.inputs) if options.inputs else {}
     fed_out: list[Any] = []
@@ -259,7 +260,6 @@ def execute(options: Namespace) -> None:
         infeed=numbered(read_arrays(options.infeed)) if options.infeed else None,
         outfeed=fed_out,
         chip=options.chip,
-        schedule=options.schedule,
     )
     if options.outfeed:
         write_arrays(options.outfeed, name_outputs(tuple(fed_out)))

@@ -20,12 +20,10 @@ from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ComputationLayout
+from tpusim.semantics.device_groups import INWARD, OUTWARD
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
-
-_INWARD = "xla.sdy.GlobalToLocalShape"
-_OUTWARD = "xla.sdy.LocalToGlobalShape"
 
 _MESH = re.compile(r"#sdy\.mesh<\[([^\]]*)\]")
 _AXIS = re.compile(r'"([^"]+)"=(\d+)')
@@ -48,7 +46,7 @@ def localise(draft: Draft, target: Target) -> None:
     Raises UnsupportedError for arrays that devices share and that are computed with outside of regions.
     """
     entry = draft.entry
-    crossings = [node for node in entry.order() if _target_of(node) in (_INWARD, _OUTWARD)]
+    crossings = [node for node in entry.order() if _target_of(node) in (INWARD, OUTWARD)]
     if crossings:
         _cross(draft, target, entry, crossings)
     if draft.attributes.get("num_partitions", 1) > 1 and not crossings:
@@ -68,7 +66,7 @@ def _cross(draft: Draft, target: Target, entry: Graph, crossings: list[Node]) ->
         for position, result in _results(node):
             sharding = _shardings(node)[position]
             operand = node.operands[position]
-            if _target_of(node) == _OUTWARD:
+            if _target_of(node) == OUTWARD:
                 _leave(entry, operand, result, sharding, held)
             elif operand.shape != result.shape and _is_constant(operand):
                 operand = _part(Build(entry, result, target), operand, result, sharding, axes)
@@ -86,7 +84,7 @@ def _enter(operand: Node, result: Node, sharding: str, held: dict[Node, str]) ->
     """Let an array come in as the part of it that a device has: a parameter's, or one that left another region."""
     if operand.opcode == "parameter" and operand not in held and operand.shape != result.shape:
         stated = _SHARDING.findall(_text(operand))
-        others = [user for user in operand.users if _target_of(user) != _INWARD]
+        others = [user for user in operand.users if _target_of(user) != INWARD]
         if others or stated not in ([], [sharding]):
             raise _refused(operand, f"{others[0].name} uses all of it" if others else f"it comes as {stated[0]}")
         held[operand] = sharding
@@ -134,7 +132,7 @@ def _leave(entry: Graph, operand: Node, result: Node, sharding: str, held: dict[
         return
     for user in result.users:
         is_result = user is entry.root and user.opcode == "tuple"
-        if not is_result and _target_of(user) != _INWARD:
+        if not is_result and _target_of(user) != INWARD:
             raise _refused(result, f"{user.name} uses all of it")
     held[operand] = sharding
 

@@ -18,6 +18,7 @@ from tpusim.frontends.memory_kinds import MEMORY_KIND, lost_moves, memory_spaces
 from tpusim.frontends.partition import BYTECODE, parsed, partitioned_text
 from tpusim.frontends.xla import jaxlib, module_text
 from tpusim.limits import bounded
+from tpusim.semantics.device_groups import INWARD
 from tpusim.source import SourceText
 
 # Never going back: a way back for each of a million blanks takes 100 MB.
@@ -28,6 +29,7 @@ _MLIR_TEXT: Final = re.compile(
 _MLIR_PLACE: Final = r"(?:^|\s)-:(\d+):(\d+): error: ([^\n]*)"
 
 _SHARED: Final = "sharding={devices="
+_BY_HAND: Final = f'custom_call_target="{INWARD}"'
 
 # The first field of either message has number 1 and a length; the second of a HloModuleProto, the name of its entry,
 # has number 2, which HloProto does not use.
@@ -39,9 +41,10 @@ _LOOKED_AT: Final = 1 << 20
 def hlo_text(content: bytes, name: str, *, whole: bool = False) -> str | None:
     """Return the HLO text of a program in another form; nothing for what is not of one, such as HLO text.
 
-    Of a program for several devices it is what each of them runs, or the ``whole`` one. ``name`` is the file's, for
-    messages. Raises ConfigError if jaxlib is needed and missing, ProgramError if the program is damaged or not one that
-    XLA takes.
+    Of a program for several devices it is what each of them runs, or the ``whole`` one, if there is such: of what
+    devices do by hand (``jax.shard_map``) there are only parts. ``name`` is the file's, for messages. Raises
+    ConfigError if jaxlib is needed and missing, ProgramError if the program is damaged or not one that XLA takes,
+    UnsupportedError if XLA does not partition it.
     """
     for is_of_form, read in _FORMS:
         if is_of_form(content):
@@ -75,13 +78,20 @@ def _is_serialised(content: bytes) -> bool:
 
 def _from_stablehlo(content: bytes, name: str) -> str:
     """Return the HLO text of what each device runs of an MLIR module."""
-    text = _whole_stablehlo(content, name)
+    text = _given_stablehlo(content, name)
     # Where nothing says that devices share an array, each of them runs it all.
-    part = partitioned_text(content) if _SHARED in text else ""
+    is_shared = _SHARED in text or _BY_HAND in text
+    part = partitioned_text(content, name) if is_shared else ""
     return with_marks(part, lost_moves(part, text)) if part else text
 
 
 def _whole_stablehlo(content: bytes, name: str) -> str:
+    """Return the HLO text of an MLIR module on whole arrays, or of what each device runs if it has parts by hand."""
+    text = _given_stablehlo(content, name)
+    return _from_stablehlo(content, name) if _BY_HAND in text else text
+
+
+def _given_stablehlo(content: bytes, name: str) -> str:
     """Return the HLO text of an MLIR module, whose function ``main`` is the program."""
     what = f"{name}: StableHLO"
     library = jaxlib(what)

@@ -310,11 +310,7 @@ def execute(
     check_count("seed", seed, SEED)
     if max_iterations is not None:
         check_count("max_iterations", max_iterations, COUNT)
-    module = load_module(program, whole=schedule == "given")
-    check_schedule(schedule)
-    if schedule != "given":
-        made_by = provenance_of(module)
-        module, _ = with_schedule(module, made_by, choose_chip(module, made_by, chip=chip), schedule)
+    module = computed_module(program, chip=chip, schedule=schedule)
     if replicas > 1:
         # With the counts of devices: groups may name some that the run has not.
         module = with_devices(module, replicas, module.partition_count)
@@ -333,6 +329,16 @@ def execute(
     except MemoryError as error:
         raise UnsupportedError(f"{module.name}: its values do not fit the memory of this machine: {error}") from error
     return results[0] if len(results) == 1 else results
+
+
+def computed_module(program: Module | str | Path, *, chip: Chip | str | None = None, schedule: str = "given") -> Module:
+    """Return the module that ``execute`` computes: what it takes and gives may be parts of what the program does."""
+    module = load_module(program, whole=schedule == "given")
+    check_schedule(schedule)
+    if schedule == "given":
+        return module
+    made_by = provenance_of(module)
+    return with_schedule(module, made_by, choose_chip(module, made_by, chip=chip), schedule)[0]
 
 
 def check(program: Module | Program | str | Path) -> list[str]:

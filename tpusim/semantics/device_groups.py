@@ -1,9 +1,11 @@
 """Which devices work together: what the numbers in groups and pairs count, and the devices that they stand for.
 
 Ids are replicas, partitions or both, as ``channel_id`` and ``use_global_device_ids`` say together. Device numbers are
-replica times partitions plus partition.
+replica times partitions plus partition. Before a program is cut up for its devices, two custom calls lead into what
+each of them does by hand (``jax.shard_map``), and out of it.
 
-Source: XLA, ``CollectiveOpGroupMode`` and ``GetCollectiveOpGroupMode``.
+Source: XLA, ``CollectiveOpGroupMode`` and ``GetCollectiveOpGroupMode``; Shardy, ManualComputationOp, and XLA's
+round trip of it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,12 @@ CROSS_REPLICA: Final = "cross_replica"
 CROSS_PARTITION: Final = "cross_partition"
 CROSS_REPLICA_AND_PARTITION: Final = "cross_replica_and_partition"
 FLATTENED_ID: Final = "flattened_id"
+
+INWARD: Final = "xla.sdy.GlobalToLocalShape"
+"""The custom call whose results are a device's parts of its operands, which are whole."""
+
+OUTWARD: Final = "xla.sdy.LocalToGlobalShape"
+"""The custom call whose results are the whole of what its operands are a device's parts of."""
 
 _NUMBER = re.compile(r"\b\d{1,9}\b")
 _PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"

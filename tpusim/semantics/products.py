@@ -5,7 +5,10 @@ columns, the two sides alone depth. The TPU compiler writes dots as convolutions
 of these kinds; what is left are windows, in which several kernel positions meet one output position and the other way
 round. Operand roles stand here too, by opcode.
 
-Source: XLA, Operation Semantics, DotGeneral, RaggedDot and ConvWithGeneralPadding.
+A Fourier transform is products as well: which ones follows from its length.
+
+Source: XLA, Operation Semantics, DotGeneral, RaggedDot and ConvWithGeneralPadding; for transforms programs compiled
+ahead of time.
 """
 
 from __future__ import annotations
@@ -25,6 +28,25 @@ from tpusim.shapes.shape import ArrayShape
 
 BATCH, ROWS, COLUMNS, DEPTH, WINDOW = "batch", "rows", "columns", "depth", "window"
 """The kinds of dimensions of a product."""
+
+
+MOST_ROOTS: Final = 1024
+"""A transform by a larger matrix of roots of unity stays one instruction, which costs what its products would.
+
+The compiler for TPUs makes no array of the matrix: each tile of it comes about beside the product. To compute values
+would take the array, and the square of the length where n log n will do: three of this size and what they are made of
+are some 40 MB.
+"""
+
+_MOST_IN_ONE: Final = 256
+"""A transform of so many elements is one product; longer ones are split if they can be, 65,536 into two of these."""
+
+_LEAST_PART: Final = 32
+_MOST_PART: Final = 128
+"""The first of the parts is as long as the largest power of two in the length, up to the second of these, if it is at
+least the first: 480 is 32 times 15, but 1,000, which is 8 times 125, is one product. What is left is split again:
+40,960 is 128 times 64 times 5.
+"""
 
 
 INNER = "inner depth"
@@ -70,6 +92,16 @@ class Product(msgspec.Struct, frozen=True, gc=False):
     phases: float = 1.0
     groups: int = 1
     kinds: tuple[str, ...] = ()
+
+
+def transform_parts(length: int) -> tuple[int, ...]:
+    """Return the lengths of the transforms, each by one matrix, that one of this length is made of; the first first."""
+    size = length & -length
+    most = _MOST_IN_ONE if length == _MOST_IN_ONE**2 else _MOST_PART
+    if length <= _MOST_IN_ONE or size < _LEAST_PART:
+        return (length,)
+    first = min(size, most)
+    return (first, *transform_parts(length // first))
 
 
 def canonical_product(instruction: Instruction, shapes: Sequence[ArrayShape]) -> Product:

@@ -1,8 +1,8 @@
 """Fourier transforms.
 
-Source: programs compiled ahead of time. There a transform is a product with the matrix of its roots of unity, or two of
-them with a multiplication between (the first step of Cooley and Tukey), and every product of complex numbers is three
-of real ones (Gauss).
+Source: programs compiled ahead of time. There a transform is a product with the matrix of its roots of unity, or
+several of them with a multiplication between (Cooley and Tukey), and every product of complex numbers is three of real
+ones (Gauss). One whose matrix would be large stays whole.
 """
 
 from __future__ import annotations
@@ -14,14 +14,7 @@ from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.complex_numbers import Pair, parts_of
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.draft import Node
-
-_MOST_IN_ONE = 256
-"""A transform of so many elements is one product; longer ones are split in two if they can be, each at most so long."""
-
-_PARTS = (32, 128)
-"""The first of the two transforms is as long as the largest power of two in the length, up to the second of these, if
-it is at least the first: 480 is 32 times 15, but 1,000, which is 8 times 125, is one product.
-"""
+from tpusim.semantics.products import MOST_ROOTS, transform_parts
 
 
 @decomposes("fft", tolerance=1e-5)
@@ -30,6 +23,8 @@ def fourier(build: Build, node: Node) -> Node | None:
     (operand,) = node.operands
     kind, lengths = node.attributes["fft_type"], node.attributes["fft_length"]
     if {operand.array.dtype.name, node.array.dtype.name} - {"c64", "f32"} or not node.array.element_count:
+        return None
+    if any(part > MOST_ROOTS for length in lengths for part in transform_parts(length)):
         return None
     sign = 1 if kind in ("IFFT", "IRFFT") else -1
     pair = parts_of(build, operand)
@@ -64,20 +59,27 @@ def _transformed(build: Build, pair: Pair, along: int, sign: int) -> Pair:
     """Return the transform of one dimension."""
     last = pair.real.array.rank - 1
     pair = Pair(*(build.swapped(part, along, last) for part in pair))
-    *outer, length = pair.real.array.dimensions
-    least, most = _PARTS
-    size = length & -length
-    size = min(size, most if length <= most * _MOST_IN_ONE else _MOST_IN_ONE)
-    if length <= _MOST_IN_ONE or size < least:
-        pair = _product(build, pair, last, sign)
-    else:
-        # Element i of the first, and j of the second, is element i * rest + j: the first goes down the columns.
-        rest = length // size
-        pair = Pair(*(build.reshape(part, *outer, size, rest) for part in pair))
-        pair = _twiddled(build, _product(build, pair, last, sign), sign)
-        pair = _product(build, pair, last, sign)
-        pair = Pair(*(build.reshape(build.swapped(part, last, last + 1), *outer, length) for part in pair))
+    pair = _by_parts(build, pair, transform_parts(pair.real.array.dimensions[last]), sign)
     return Pair(*(build.swapped(part, along, last) for part in pair))
+
+
+def _by_parts(build: Build, pair: Pair, parts: tuple[int, ...], sign: int) -> Pair:
+    """Return the transform of the last dimension, made of transforms of these lengths."""
+    *outer, length = pair.real.array.dimensions
+    last = len(outer)
+    size, *others = parts
+    if not others:
+        return _product(build, pair, last, sign)
+    # Element i of the first, and j of the rest, is element i * rest + j: the first goes down the columns.
+    pair = Pair(*(build.reshape(part, *outer, size, length // size) for part in pair))
+    pair = _twiddled(build, _product(build, pair, last, sign), sign)
+    if len(others) > 1:
+        # A product takes whichever dimension; what is split again has to be the last.
+        pair = Pair(*(build.swapped(part, last, last + 1) for part in pair))
+        pair = _by_parts(build, pair, tuple(others), sign)
+    else:
+        pair = _product(build, pair, last, sign)
+    return Pair(*(build.reshape(build.swapped(part, last, last + 1), *outer, length) for part in pair))
 
 
 class _Roots(NamedTuple):

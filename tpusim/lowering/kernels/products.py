@@ -1,6 +1,7 @@
 """The work of dots and convolutions: what each tile of their loop nest gives the matrix units and the vector unit.
 
-And what narrow element types cost where they enter and leave a kernel.
+That of a Fourier transform whose products have no instructions of their own; and what narrow element types cost where
+they enter and leave a kernel.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tpusim.hardware.units import LOAD, VECTOR, WORD_BITS
 from tpusim.lowering.kernels.tiles import LHS, RHS, TAPS, Nest
 from tpusim.program.work import Work, scaled, sum_work
 from tpusim.semantics.demand.needs import Access
+from tpusim.semantics.precision import passes_of
 from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, Product
 from tpusim.shapes.dtype import DTYPES
 
@@ -127,3 +129,21 @@ def _is_converted(access: Access, side: str, chip: Chip) -> bool:
         return False
     # What the matrix unit takes as it is goes past the vector unit.
     return not (side and dtype.name in chip.mxu.rate_by_type)
+
+
+_COSINES = {"iota": 2, "multiply": 2, "remainder": 1, "convert": 1, "cosine": 1}
+_WITH_SINES = (_COSINES, _COSINES | {"sine": 1, "add": 1}, _COSINES | {"sine": 1, "subtract": 1})
+"""How often each operation is done for a root, by product: each makes all of them anew."""
+
+
+def roots_work(chip: Chip, length: int, rows: float) -> Work:
+    """Return the work of ``rows`` transforms by the matrix of roots of unity: three products and all of the matrix."""
+    ops, vpu = chip.vector_ops.ops, chip.vpu
+    registers = ceil(length / vpu.lanes) * ceil(length / vpu.sublanes)
+    each = [Work(ops=scaled(ops[name], count)) for made in _WITH_SINES for name, count in made.items()]
+    if rows > 1:
+        tile = TileProduct(rows, length, 1.0, length, 1.0, "f32", passes_of("highest", DTYPES["f32"]))
+        return sum_work(each) * registers + Work((array_of(chip).work(tile, chip).matmul * len(_WITH_SINES),))
+    # A row by itself is multiplied and added up.
+    each += [Work(ops=ops["multiply"]), Work(ops=ops["add"])] * len(_WITH_SINES)
+    return sum_work(each) * registers

@@ -70,6 +70,9 @@ def _new_cost(scope: Scope, item: Inner, key: Hashable) -> ValueCost:
 
 def _chain_cycles(opcode: str, work: Work, chip: Chip) -> float:
     """Return how long a value takes if all operations of its expansion wait for each other."""
+    # Those for the elements of a matrix of roots, or for the butterflies of a pass, do not.
+    if opcode == "fft":
+        return 0.0
     latency = chip.vector_ops.latency
     if is_waiting(opcode):
         # Its slots are mostly empty ones, and what they wait for is in it: of all of them one is a cycle.

@@ -19,9 +19,11 @@ from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES
 from tpusim.lowering.kernels.asked import scan_steps
+from tpusim.lowering.kernels.products import roots_work
 from tpusim.lowering.scope import Notes, entering
 from tpusim.nesting import walk_nested
 from tpusim.program.work import Matmul, Work, scaled, sum_work
+from tpusim.semantics.products import MOST_ROOTS, transform_parts
 from tpusim.semantics.scalars import literal_number, origin_of
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, leaves
@@ -498,11 +500,17 @@ _GENERATORS = {
 
 @work_rule("fft")
 def _fft(site: Site, instruction: Instruction) -> Work:
-    """Do n log n butterflies on complex pairs, with a transpose between the passes."""
-    shape = site.operand_shape(instruction, 0)
-    length = prod(instruction.attributes["fft_length"])
+    """Do n log n butterflies on complex pairs, with a transpose between the passes.
+
+    Or, of a transform whose matrix of roots is too large to be an array, the products that the compiler makes of it.
+    """
+    shape, lengths = site.operand_shape(instruction, 0), instruction.attributes["fft_length"]
+    parts = [part for length in lengths for part in transform_parts(length)]
+    if max(parts, default=0) > MOST_ROOTS:
+        elements = max(leaf.element_count for leaf in (shape, *leaves(instruction.shape)))
+        return sum_work(roots_work(site.chip, part, elements / part) for part in parts)
     # Both words of a complex element are in the count of registers.
-    count = registers(shape, site.chip) * max(1.0, log2(max(2, length)))
+    count = registers(shape, site.chip) * max(1.0, log2(max(2, prod(lengths))))
     return Work(ops=site.chip.vector_ops.ops["fft"]) * count
 
 

@@ -21,6 +21,7 @@ from tpusim.numerics.ops.sorting import topk
 from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, registrar, zeros
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import pack, unpack
+from tpusim.semantics.device_groups import INWARD, OUTWARD
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
@@ -139,6 +140,20 @@ def _same(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
             " partition the program first"
         )
     return operands[0]
+
+
+@target(INWARD, OUTWARD)
+def _crossing(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
+    """Return the operands of a way into what devices do by hand, or out of it, if each device has all of them."""
+    wanted = [leaf.dimensions for leaf in leaves(instruction.shape)]
+    found = [array_shape(site.operand(instruction, position).shape).dimensions for position in range(len(operands))]
+    if wanted != found:
+        raise UnsupportedError(
+            f"{instruction.name}: expected what each device runs, found a region of jax.shard_map in a program that is"
+            " not cut up for its devices: give StableHLO, which XLA cuts up, take tpusim.jax.lower_for, or compute what"
+            " runs on the chip (--schedule compiled)"
+        )
+    return tuple(operands) if isinstance(instruction.shape, TupleShape) else operands[0]
 
 
 # No buffer or handle is read before it is written; zeros, so that a run gives the same values every time.
