@@ -54,6 +54,16 @@ def test_the_tiles_that_a_kernel_has_are_marked():
     assert "3.00 us" in lines[2]
 
 
+def test_of_blocks_that_make_as_many_tiles_the_kernel_has_one():
+    """Square ones and flat ones: those that take what the kernel does."""
+    console = Console(file=io.StringIO(), width=120)
+    own = structs.replace(product(), tiles=2, loops=(), alone_ps=3 * 10**6)
+    tried = tuple(TriedTiles(tiles=2, loops=(), stated={}, alone_ps=us * 10**6) for us in (2, 3, 4))
+    render_explanation(structs.replace(own, tried=tried), console)
+    lines = console.file.getvalue().partition("best of the tiles tried")[2].splitlines()
+    assert ["(here)" in line for line in lines[1:4]] == [False, True, False]
+
+
 def test_what_would_help_steps_that_wait_is_no_unit():
     """Of 1,000 ps they wait for each other for 700, whichever unit is busiest."""
     console = Console(file=io.StringIO(), width=120)

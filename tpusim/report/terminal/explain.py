@@ -127,18 +127,20 @@ def _tried_table(found: Explanation) -> Table:
     """Return the table of the best tiles that can be stated, and of those that the kernel has, which are marked."""
     table = plain_table("best of the tiles tried", ">time", ">tiles", "block of the result", "shared at")
     rows = list(found.tried)
-    own = [tried for tried in rows if (tried.tiles, tried.loops) == (found.tiles, found.loops)]
-    if not own:
+    alike = [tried for tried in rows if (tried.tiles, tried.loops) == (found.tiles, found.loops)]
+    # Blocks of several forms make as many tiles: the kernel's are those that take what it does.
+    own = min(alike, key=lambda tried: abs(tried.alone_ps - found.alone_ps), default=None)
+    if own is None:
         # Another compiler's, which are none of ours.
-        own = [TriedTiles(stated={}, alone_ps=found.alone_ps, loops=found.loops, tiles=found.tiles)]
-        rows += own
+        own = TriedTiles(stated={}, alone_ps=found.alone_ps, loops=found.loops, tiles=found.tiles)
+        rows.append(own)
     for tried in sorted(rows, key=lambda tried: tried.alone_ps):
         loops = (
             " > ".join(f"{loop.trips} x {loop.over.replace('_', ' ')}" for loop in tried.loops) or "one after another"
         )
         block = " x ".join(map(str, tried.stated.get("output_window_bounds", ())))
         shared = f"loop {tried.split}" if tried.split >= 0 else ""
-        name = f"{loops if tried.tiles > 1 else 'a single tile'}{' (here)' if tried in own else ''}"
+        name = f"{loops if tried.tiles > 1 else 'a single tile'}{' (here)' if tried is own else ''}"
         table.add_row(name, time_text(tried.alone_ps), f"{tried.tiles:,}", block, shared)
     return table
 
