@@ -113,3 +113,41 @@ def test_slices_of_one_array_are_fetched_apart():
     two = f"{given}\nROOT %y = {BIG} fusion(%x, %w), kind=kOutput, calls=%f", f"%f {{\n{given}\n{product}\n}}\n"
     kernels = [kernel_named(lower_text(*text), "y") for text in ((entry, called), two)]
     assert fetched(kernels[0]) == fetched(kernels[1])
+
+
+def made_of(result, *products):
+    """Return the lines of products of two operands each, and of what is made of them."""
+    lines = [f"%c{n} = SHAPE convolution(%p{a}, %p{b}), dim_labels=bf_io->bf" for n, (a, b) in enumerate(products)]
+    return "\n".join([*lines, f"ROOT %s = SHAPE {result}(%c0, %c1)"])
+
+
+def by_operand(kernel):
+    """Return the fetches of each operand, by name."""
+    return {stream.operand: stream.fetches for stream in kernel.streams if not stream.is_output}
+
+
+def test_weights_of_two_products_of_one_array_are_fetched_alike():
+    """A gate and what it lets through: rows that stream past both once, and as many blocks of either's weights."""
+    kernel = kernel_of(made_of("multiply", (0, 1), (0, 2)), "xwu")
+    one = kernel_of(PRODUCT.format(1, "bf_io"), "xw")
+    assert by_operand(kernel) == {"x": 512, "w": 512, "u": 512} == dict(by_operand(one), u=512)
+
+
+def test_sides_of_products_that_are_added_are_fetched_alike():
+    """Two products of two arrays each, whose results go through the same loops."""
+    found = by_operand(kernel_of(made_of("add", (0, 1), (2, 3)), "xwvu"))
+    assert found["x"] == found["v"]
+    assert found["w"] == found["u"]
+
+
+def test_a_product_that_is_computed_twice_reads_its_sides_once():
+    """As softmax has it, once for the largest and once for the rest."""
+    found = kernel_of(made_of("subtract", (0, 1), (0, 1)), "xw")
+    assert fetched(found) == fetched(kernel_of(PRODUCT.format(1, "bf_io"), "xw"))
+
+
+def test_a_product_of_another_product_has_no_loops_in_common_with_it():
+    """Its weights are no side of the first one: they move along with the result."""
+    chain = "%c = SHAPE convolution(%p0, %p1), dim_labels=bf_io->bf\n%t = SHAPE tanh(%c)\n"
+    found = kernel_of(f"{chain}ROOT %d = SHAPE convolution(%t, %p2), dim_labels=bf_io->bf", "xwu")
+    assert by_operand(found)["u"] == next(stream.fetches for stream in found.streams if stream.is_output)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain, permutations
 from math import prod
+from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -52,14 +53,15 @@ def roles_of(body: Body, demand: Demand, found: Sequence[Access], products: Sequ
     """Return the accesses ``found`` of a kernel around the first of some products: operands once for each role."""
     if not products:
         return Roles([_as(access, OUT) for access in found], {}, {})
-    sides = _values_by_side(body, at := products[0][0])
+    together = _together(body, products)
+    sides = _values_by_side(body, [at for at, _ in together])
     named = {side: {body.operands[-1 - value].name for value in values if value < 0} for side, values in sides.items()}
     feeding = {name: side for side, names in named.items() for name in names}
     by_value = {at: tuple(s for s in (LHS, RHS) if at in sides[s]) for at in sides[LHS] | sides[RHS]}
     if sum(map(len, named.values())) == len(feeding):
         moved = [_as(access, OUT if access.is_output else feeding.get(access.name, OUT)) for access in found]
         return Roles(moved, by_value, {})
-    orders = _Orders(body, demand, at, products[0][1])
+    orders = _Orders(body, demand, together)
     moved = [*_in_roles(orders), *(_as(access, OUT) for access in found if access.is_output)]
     both = (value for value in sides[LHS] & sides[RHS] if value >= 0)
     alike = [value for value in both if orders.needed[LHS].values[value] == orders.needed[RHS].values[value]]
@@ -86,12 +88,49 @@ def _as(access: Access, side: str) -> Moved:
     return Moved(**structs.asdict(access), side=side)
 
 
-def _values_by_side(body: Body, at: int) -> dict[str, set[int]]:
-    """Return the positions of what either side of a product, and what is beside it, are made of."""
+def _together(body: Body, products: Sequence[tuple[int, Product]]) -> list[tuple[int, Product]]:
+    """Return the first product and those that go through the same loops with sides of their own.
+
+    Their results are alike, and neither is made of the other: the loops of one lead to the same place of all.
+    """
+    if len(products) < 2:
+        return list(products)
+    made_of, (main, *others) = [item.operands for item in body.values], products
+    behind, named = made_from(made_of, (main[0],)), _named(body, *main)
+    apart = [each for each in others if each[0] not in behind and main[0] not in made_from(made_of, (each[0],))]
+    return [main, *(each for each in apart if named and _is_alike(named, _named(body, *each)))]
+
+
+class _Named(NamedTuple):
+    """The shapes of a product's sides and result, and over what kind of dimension the loop over each of theirs runs."""
+
+    shapes: dict[str, ArrayShape]
+    kinds: dict[str, list[str]]
+
+
+def _named(body: Body, at: int, product: Product) -> _Named | None:
+    item = body.values[at]
+    left, right = (leaves(item.computation[name].shape)[0] for name in product_sides(item.instruction))
+    shapes = {LHS: left, RHS: right, OUT: leaves(item.instruction.shape)[0]}
+    letters = lettered(item.instruction, left, right, product.kinds)
+    if letters is None:
+        return None
+    names = {LHS: letters[0].lhs, RHS: letters[0].rhs, OUT: letters[0].output}
+    return _Named(shapes, {side: [role_of(name, side, letters[1]) for name in each] for side, each in names.items()})
+
+
+def _is_alike(one: _Named, other: _Named | None) -> bool:
+    if other is None or other.kinds[OUT] != one.kinds[OUT]:
+        return False
+    return other.shapes[OUT].dimensions == one.shapes[OUT].dimensions
+
+
+def _values_by_side(body: Body, products: Sequence[int]) -> dict[str, set[int]]:
+    """Return the positions of what either side of some products, and what is beside them, are made of."""
     made_of = [item.operands for item in body.values]
-    left, right = made_of[at][:2]
-    beside = [*made_of[:at], made_of[at][2:], *made_of[at + 1 :]]
-    return {OUT: made_from(beside, (body.root,)), LHS: made_from(made_of, (left,)), RHS: made_from(made_of, (right,))}
+    left, right = ([made_of[at][number] for at in products] for number in (0, 1))
+    beside = [operands[2:] if at in products else operands for at, operands in enumerate(made_of)]
+    return {OUT: made_from(beside, (body.root,)), LHS: made_from(made_of, left), RHS: made_from(made_of, right)}
 
 
 def _in_roles(orders: _Orders) -> list[Moved]:
@@ -120,17 +159,13 @@ def _going_through(side: str) -> frozenset[str]:
 
 
 class _Orders:
-    """In which order each role goes through what a kernel around the product at a position is made of."""
+    """In which order each role goes through what a kernel is made of, around products that share their loops."""
 
-    def __init__(self, body: Body, demand: Demand, at: int, product: Product) -> None:
-        self.body, self.at = body, at
-        item = body.values[at]
-        left, right = (leaves(item.computation[name].shape)[0] for name in product_sides(item.instruction))
-        self.shapes = {LHS: left, RHS: right, OUT: leaves(item.instruction.shape)[0]}
-        self.letters = lettered(item.instruction, left, right, product.kinds)
-        of_sides = dict(zip((LHS, RHS), needed_by(body, demand, at), strict=False))
-        self.needed = {side: demand_behind(body, start) for side, start in of_sides.items()}
-        self.needed[OUT] = demand_of(body, beside=(at,))
+    def __init__(self, body: Body, demand: Demand, products: Sequence[tuple[int, Product]]) -> None:
+        self.body, self.products = body, {at: _named(body, at, product) for at, product in products}
+        starts = [needed_by(body, demand, at) for at in self.products]
+        self.needed = {side: demand_behind(body, [s[number] for s in starts]) for number, side in enumerate((LHS, RHS))}
+        self.needed[OUT] = demand_of(body, beside=self.products)
         self._known: dict[tuple[str, str], Demand | None] = {}
 
     def region(self, of: Key | int, side: str) -> Region:
@@ -154,29 +189,26 @@ class _Orders:
         return self._known[side, kind]
 
     def _at_first(self, side: str, kind: str) -> Demand | None:
-        if not self.letters:
-            return None
-        labels, kinds = self.letters
-        names = {LHS: labels.lhs, RHS: labels.rhs, OUT: labels.output}[side]
-        dimensions = [d for d, name in enumerate(names) if role_of(name, side, kinds) == kind]
-        if side != OUT:
-            operand = self.body.values[self.at].operands[(LHS, RHS).index(side)]
-            return demand_behind(self.body, {operand: (_first_of(self.shapes[side], dimensions),)})
-        of_result = self._dimensions_of_result(dimensions)
-        return None if of_result is None else self._beside(of_result)
+        starts = []
+        for at, named in self.products.items():
+            if named is None:
+                return None
+            dimensions = [d for d, its in enumerate(named.kinds[side]) if its == kind]
+            if side == OUT:
+                # Those of all products are alike.
+                of_result = self._dimensions_of_result(at, named.shapes[OUT].dimensions, dimensions)
+                return None if of_result is None else self._beside(of_result)
+            operand = self.body.values[at].operands[(LHS, RHS).index(side)]
+            starts.append((operand, (_first_of(named.shapes[side], dimensions),)))
+        return demand_behind(self.body, starts)
 
-    def _dimensions_of_result(self, dimensions: Sequence[int]) -> list[int] | None:
-        """Return the dimensions of the kernel's result that go with some of the product's; None if none do."""
-        sizes = self.shapes[OUT].dimensions
+    def _dimensions_of_result(self, at: int, sizes: Sequence[int], dimensions: Sequence[int]) -> list[int] | None:
+        """Return the dimensions of the kernel's result that go with some of a product's; None if none do."""
         wanted, met, found = {d for d in dimensions if sizes[d] > 1}, set[int](), []
+        shape = leaves(self.body.values[at].instruction.shape)[0]
         for d in range(self._results[0].rank):
-            boxes = boxes_of(self._beside([d]).values[self.at][0], self.shapes[OUT])
-            narrow = {
-                p
-                for box in boxes
-                for p, (span, size) in enumerate(zip(box.spans, sizes, strict=True))
-                if span.count < size
-            }
+            spans = [box.spans for box in boxes_of(self._beside([d]).values[at][0], shape)]
+            narrow = {p for each in spans for p, size in enumerate(sizes) if each[p].count < size}
             if narrow & wanted:
                 found.append(d)
                 met |= narrow
@@ -191,7 +223,7 @@ class _Orders:
         first = self._results[0].dimensions
         # A result of other dimensions is cut in some other way.
         parts = [_first_of(each, dimensions) if each.dimensions == first else NOTHING for each in self._results]
-        return demand_of(self.body, tuple(parts), (self.at,))
+        return demand_of(self.body, tuple(parts), self.products)
 
 
 def _region(body: Body, demand: Demand, of: Key | int) -> Region:

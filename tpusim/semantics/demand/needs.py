@@ -14,7 +14,7 @@ place is a box whose spans have no start.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -84,16 +84,16 @@ def _needed_share(parts: Parts, shape: Shape) -> float:
     return sum(map(region_bytes, parts, leaves(shape))) / whole if whole else 1.0
 
 
-def demand_behind(body: Body, starts: Mapping[int, Parts]) -> Demand:
+def demand_behind(body: Body, starts: Sequence[tuple[int, Parts]]) -> Demand:
     """Return what a kernel needs to make some regions of its values, given by position; operands count themselves."""
     return _Backwards(body, _shapes(body)).demand_behind(starts)
 
 
-def needed_by(body: Body, demand: Demand, at: int) -> list[dict[int, Parts]]:
+def needed_by(body: Body, demand: Demand, at: int) -> list[tuple[int, Parts]]:
     """Return, for each operand of the value at a position, where it stands and what of it the value needs."""
     item = body.values[at]
     behind = _Backwards(body, _shapes(body)).behind(item, demand.values[at])
-    return [{operand: parts} for operand, parts in zip(item.operands, behind, strict=True)]
+    return list(zip(item.operands, behind, strict=True))
 
 
 def _shapes(body: Body) -> list[Shape]:
@@ -186,11 +186,11 @@ class _Backwards:
             self.step(at)
         return [self.needed(at) for at in range(len(self.shapes))]
 
-    def demand_behind(self, starts: Mapping[int, Parts]) -> Demand:
+    def demand_behind(self, starts: Sequence[tuple[int, Parts]]) -> Demand:
         """Return what is needed of each value and operand for these regions of some of them."""
-        for at, parts in starts.items():
+        for at, parts in starts:
             self._add(self.used, at, parts)
-        for at in reversed(range(max(starts, default=-1) + 1)):
+        for at in reversed(range(max((at for at, _ in starts), default=-1) + 1)):
             self.step(at)
         count = len(self.body.values)
         found = [self.needed(at) for at in range(len(self.shapes))]
