@@ -96,6 +96,23 @@ SLICES = f"""%slices {{
 }}"""
 
 
+@pytest.mark.parametrize(("reversal", "start"), [("rhs_reversal=1", 3), ("rhs_reversal=0", 11)])
+def test_a_place_of_an_outer_product_needs_its_own_of_the_kernel(reversal, start):
+    """Sixteen positions of the kernel meet the only one of the input, each for one place of the result."""
+    shape = "f32[8,16,128]{2,1,0:T(8,128)}"
+    body, _ = body_of(
+        f"""%x = f32[1,8,128]{{2,1,0}} parameter(0)
+        %w = {shape} parameter(1)
+        ROOT %y = f32[8,2,8] fusion(%x, %w), kind=kLoop, calls=%f""",
+        f"""%p = f32[1,8,128]{{2,1,0}} parameter(0)
+        %q = {shape} parameter(1)
+        %c = f32[8,16,8] convolution(%p, %q), window={{size=16 pad=15_15 {reversal}}}, dim_labels=0bf_o0i->b0f
+        ROOT %s = f32[8,2,8] slice(%c), slice={{[0:8], [3:5], [0:8]}}""",
+    )
+    (box,) = demand_of(body).operands[1][0].boxes
+    assert (box.spans[1].start, box.spans[1].count) == (start, 2)
+
+
 def test_a_slice_inside_an_operand_of_a_convolution_keeps_its_window():
     """Two slices of 512 of 8,192 columns, padded apart, are an eighth of the operand (tensor-parallel decoder, v5p)."""
     out = "bf16[2,512,7168,1]{2,1,3,0:T(8,128)(2,1)}"

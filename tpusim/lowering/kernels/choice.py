@@ -23,12 +23,12 @@ from tpusim.lowering.collectives import inner_collective
 from tpusim.lowering.kernels.kernel import (
     Plan,
     bare,
+    block_room_bytes,
     bound_seconds,
     gone_through,
     is_scalar,
     own_candidates,
     plan_of,
-    side_bytes,
     stated_tiling,
     tiled,
     vector_tiles,
@@ -113,8 +113,8 @@ def _has_collective(scope: Scope, instruction: Instruction) -> bool:
 
 
 def _around_product(plan: Plan, tiling: StatedTiling, wanted: int) -> list[TriedTiles]:
-    n_bytes, room_bytes = side_bytes(plan), tile_room_bytes(plan.scope.chip)
-    seen, found, orders = set[WindowConfig](), list[TriedTiles](), _ORDERS[WINDOW in tiling.kinds]
+    room_bytes, orders = tile_room_bytes(plan.scope.chip), _ORDERS[WINDOW in tiling.kinds]
+    seen, found = set[WindowConfig](), list[TriedTiles]()
     for least_seconds, own in own_candidates(plan):
         # What takes longer than the last of those that are wanted need not be known exactly.
         limit_ps = found[wanted - 1].alone_ps if len(found) >= wanted else maxsize
@@ -123,7 +123,7 @@ def _around_product(plan: Plan, tiling: StatedTiling, wanted: int) -> list[Tried
         for stating in (tiling.stating(own, windows_last=last) for last in orders):
             nest = stating.nest() if stating.fits and stating.config not in seen else None
             seen.add(stating.config)
-            if nest and sum(n_bytes[side] * nest.block_share[side] for side in n_bytes) <= room_bytes:
+            if nest and block_room_bytes(plan, nest) <= room_bytes:
                 shared = (each for each in _splits(plan, nest) if _least_ps(*each, limit_ps) < limit_ps)
                 tried = min((_tried(*each) for each in shared), key=lambda each: each.alone_ps, default=None)
                 found = sorted([*found, tried], key=lambda each: each.alone_ps) if tried else found

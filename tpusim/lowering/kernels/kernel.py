@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf, prod
 from operator import itemgetter
 from typing import Any
@@ -22,6 +22,7 @@ from tpusim.ir.ops import ELEMENTWISE, MOVES_ONLY, PRODUCTS
 from tpusim.lowering.kernels.inner_loop import inner_loop
 from tpusim.lowering.kernels.products import conversion_work, product_work
 from tpusim.lowering.kernels.ragged import without_skipped
+from tpusim.lowering.kernels.roles import Moved, Roles, cut_kinds, moved_once, roles_of
 from tpusim.lowering.kernels.stages import stages_of
 from tpusim.lowering.kernels.tiles import (
     LHS,
@@ -37,6 +38,7 @@ from tpusim.lowering.kernels.tiles import (
     run_bytes,
     run_pitch_bytes,
     streaming_tiles,
+    tile_room_bytes,
 )
 from tpusim.lowering.kernels.values import ValueCost, value_costs
 from tpusim.lowering.kernels.vector import estimated_type, stored_registers
@@ -44,7 +46,7 @@ from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import SCALAR_BYTES, Family, Kernel, TileLoop
 from tpusim.program.work import Stream, TileClass, TilePart, VectorLoop, Work, sum_work
 from tpusim.semantics.demand.inlining import Body, Inner, made_from
-from tpusim.semantics.demand.needs import Access, accesses, demand_of, needed_shares
+from tpusim.semantics.demand.needs import accesses, demand_of, needed_shares
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.semantics.products import (
     BATCH,
@@ -65,7 +67,7 @@ from tpusim.units import seconds_to_ps
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is known of a kernel before its tiles are: ``sides`` and ``feeds`` say what its product is made of.
+    """What is known of a kernel before its tiles are: ``roles`` say what it moves for which side of its product.
 
     ``shares`` say how much of each value is needed, ``costs`` by position what those take of which anything is.
     """
@@ -73,12 +75,15 @@ class Plan(msgspec.Struct, frozen=True):
     scope: Scope
     instruction: Instruction
     body: Body
-    touched: list[Access]
+    roles: Roles
     products: list[tuple[int, Product]]
-    sides: dict[int, str]
-    feeds: dict[str, str]
     shares: list[float]
     costs: dict[int, ValueCost]
+
+    @property
+    def touched(self) -> list[Moved]:
+        """What it reads and writes: operands once for each role."""
+        return self.roles.moved
 
 
 def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Work | None = None) -> Kernel:
@@ -114,12 +119,10 @@ def plan_of(scope: Scope, instruction: Instruction) -> Plan:
     products = [(at, _product(item)) for at, item in found if item.instruction.opcode in PRODUCTS]
     # A fusion is tiled around one product; any other one in it has to live with the same loops.
     products = _main_first(scope, body, products, instruction.backend_config.window_config)
-    sides = _sides(body, products[0][0]) if products else {}
-    feeds = {body.operands[-1 - at].name: side for at, side in sides.items() if at < 0}
-    touched = accesses(body, demand, instruction)
+    roles = roles_of(body, demand, accesses(body, demand, instruction), products)
     shares = needed_shares(body, demand)
     costs = value_costs(scope, body.values, shares)
-    return Plan(scope, instruction, body, touched, products, sides, feeds, shares, costs)
+    return Plan(scope, instruction, body, roles, products, shares, costs)
 
 
 def tiled(plan: Plan, nest: Nest | None, extra: Work | None = None) -> Kernel:
@@ -130,11 +133,11 @@ def tiled(plan: Plan, nest: Nest | None, extra: Work | None = None) -> Kernel:
     computes = not body.opcodes <= MOVES_ONLY
     other = _other_costs(plan, nest)
     loop = inner_loop(body, other, plan.shares, scope.chip)
-    fed = set(plan.feeds) if len(products) < 2 else _fed(body, products)
+    fed = _fed(body, products[1:])
     stages = []
     works = _product_works(plan, nest) | {at: cost.work for at, cost in other.items()}
     for part, accesses_of in _by_stage(plan, works):
-        conversion = conversion_work(accesses_of, plan.feeds, nest, scope.chip, computes=computes)
+        conversion = conversion_work(accesses_of, nest, scope.chip, computes=computes)
         stages.append(sum_work((part, conversion, _register_traffic(scope, accesses_of, fed))) * (1 / tiles))
     work = stages[0] if len(stages) == 1 else sum_work(stages)
     work = work + extra * (1 / tiles) if extra else work
@@ -145,7 +148,7 @@ def tiled(plan: Plan, nest: Nest | None, extra: Work | None = None) -> Kernel:
         work=work,
         stages=tuple(stages) if len(stages) > 1 else (),
         vector_loop=structs.replace(loop, turns=loop.turns / tiles),
-        streams=tuple(_streams(scope.chip, touched, plan.feeds, nest or _plain_nest(body, tiles, window))),
+        streams=tuple(_streams(scope.chip, touched, nest or _plain_nest(body, tiles, window))),
         cores=_cores(plan, tiles),
     )
     steps_cycles = sum(cost.steps_cycles for cost in other.values())
@@ -253,17 +256,24 @@ def _other_costs(plan: Plan, nest: Nest | None) -> dict[int, ValueCost]:
     """Return what all in a kernel but its products takes, by position: what is needed, as often as it is made."""
     # Values inside a fusion stay in registers: only what crosses its edge is loaded and stored.
     uses = {side: max(1.0, nest.fetches(side) * nest.block_share[side]) for side in (LHS, RHS)} if nest else {}
-    found, shares, sides = dict(plan.costs), plan.shares, plan.sides
+    found, shares, sides = dict(plan.costs), plan.shares, plan.roles.sides
     # Of most values all is needed once.
     for at in [at for at in found if at in sides or shares[at] != 1]:
         # What is made for an operand of the product stays as long as its tile does, and is then made anew.
-        times = shares[at] * uses.get(sides.get(at, ""), 1.0)
+        times = shares[at] * (_times_made(plan.roles, at, uses, nest) if nest and at in sides else 1.0)
         if times != 1:
             found[at] = found[at].times(times, plan.body.values[at].instruction.opcode, plan.scope.chip)
     return found
 
 
-def _by_stage(plan: Plan, works: dict[int, Work]) -> list[tuple[Work, list[Access]]]:
+def _times_made(roles: Roles, at: int, uses: dict[str, float], nest: Nest) -> float:
+    """Return how often a value is made that either side of the product, or both of them, are made of."""
+    each = [uses[side] for side in roles.sides[at]]
+    is_one = at in roles.apart and cut_kinds(nest).isdisjoint(roles.apart[at])
+    return max(each) if is_one else sum(each)
+
+
+def _by_stage(plan: Plan, works: dict[int, Work]) -> list[tuple[Work, list[Moved]]]:
     """Return the work of a kernel, given by position of its values, and what it touches, stage by stage."""
     stages = stages_of(plan.body, [at for at, _ in plan.products]) if plan.products else []
     count = max(stages, default=0) + 1
@@ -273,7 +283,7 @@ def _by_stage(plan: Plan, works: dict[int, Work]) -> list[tuple[Work, list[Acces
     for item, stage in zip(plan.body.values, stages, strict=True):
         for name in [plan.body.operands[-1 - o].name for o in item.operands if o < 0]:
             first[name] = min(first.get(name, stage), stage)
-    each: list[tuple[list[Work], list[Access]]] = [([], []) for _ in range(count)]
+    each: list[tuple[list[Work], list[Moved]]] = [([], []) for _ in range(count)]
     for at, work in works.items():
         each[stages[at]][0].append(work)
     # An operand comes into registers for its first use; results leave at the end.
@@ -296,13 +306,16 @@ def _product_works(plan: Plan, nest: Nest | None) -> dict[int, Work]:
     return found
 
 
-def _register_traffic(scope: Scope, touched: list[Access], fed: set[str]) -> Work:
-    """Return the loads of operands and the stores of results; what is ``fed`` to products their own rule loads."""
+def _register_traffic(scope: Scope, touched: list[Moved], fed: set[str]) -> Work:
+    """Return the loads of operands and the stores of results; what is ``fed`` to products their own rule loads.
+
+    So it does the sides of the main one.
+    """
     loads = stores = 0.0
     for access in touched:
         if access.is_output:
             stores += stored_registers(access.n_bytes, scope.chip)
-        elif access.name not in fed:
+        elif access.side == OUT and access.name not in fed:
             loads += stored_registers(access.n_bytes, scope.chip)
     return Work(ops={LOAD: loads, STORE: stores})
 
@@ -389,16 +402,27 @@ def _own_nest(plan: Plan, extra: Work | None) -> Nest:
 
 def own_candidates(plan: Plan) -> list[tuple[float, Nest]]:
     """Return the nests to choose from, each with the least seconds that its blocks take to move, these first."""
-    nests = own_nests(side_bytes(plan), plan.scope.chip, _cut_limits(plan))
+    chip, limits, apart = plan.scope.chip, _cut_limits(plan), [a for a in plan.touched if not a.held]
+    nests = own_nests(_side_bytes(apart), chip, limits)
+    if len(apart) < len(plan.touched):
+        # Of those in which what may be one block is one; where none fits, each has room of its own.
+        fitting = tuple(nest for nest in nests if block_room_bytes(plan, nest) <= tile_room_bytes(chip))
+        nests = fitting or own_nests(_side_bytes(plan.touched), chip, limits)
     return sorted(((bound_seconds(plan, nest), nest) for nest in nests), key=itemgetter(0))
 
 
-def side_bytes(plan: Plan) -> dict[str, float]:
+def block_room_bytes(plan: Plan, nest: Nest) -> float:
+    """Return what one block takes of all that a kernel around a product moves."""
+    n_bytes = _side_bytes(moved_once(plan.touched, nest))
+    return sum(n_bytes[side] * nest.block_share[side] for side in n_bytes)
+
+
+def _side_bytes(moved: Iterable[Moved]) -> dict[str, float]:
     """Return what a kernel around a product moves of, and along with, either side and the result."""
     n_bytes = dict.fromkeys((LHS, RHS, OUT), 0.0)
-    for access in plan.touched:
+    for access in moved:
         # What feeds neither side is for the epilogue (a bias, a residual) and moves along with the result.
-        n_bytes[OUT if access.is_output else plan.feeds.get(access.name, OUT)] += access.n_bytes
+        n_bytes[access.side] += access.n_bytes
     return n_bytes
 
 
@@ -428,11 +452,10 @@ def _whole_rows(plan: Plan) -> set[str]:
 def bound_seconds(plan: Plan, nest: Nest) -> float:
     """Return what a kernel takes at least for the blocks that it moves."""
     chip, fetches, moved_bytes = plan.scope.chip, [], 0.0
-    for access in plan.touched:
+    for access in moved_once(plan.touched, nest):
         if access.space == HBM:
-            side = OUT if access.is_output else plan.feeds.get(access.name, OUT)
-            fetches.append(nest.fetches(side))
-            moved_bytes += access.n_bytes * nest.block_share[side] * fetches[-1]
+            fetches.append(nest.fetches(access.side))
+            moved_bytes += access.n_bytes * nest.block_share[access.side] * fetches[-1]
     cycles = loop_cycles(nest.tiles, fetches, _cores(plan, nest.tiles), chip)
     return moved_bytes / chip.hbm.bandwidth_bytes_per_second + cycles / chip.clock_hz
 
@@ -444,7 +467,7 @@ def bare(plan: Plan, nest: Nest) -> Kernel:
         opcode=plan.instruction.opcode,
         tiles=nest.tiles,
         work=sum_work(_product_works(plan, nest).values()) * (1 / nest.tiles),
-        streams=tuple(_streams(plan.scope.chip, plan.touched, plan.feeds, nest)),
+        streams=tuple(_streams(plan.scope.chip, plan.touched, nest)),
         cores=_cores(plan, nest.tiles),
     )
 
@@ -457,11 +480,11 @@ def _plain_nest(body: Body, tiles: int, window: WindowConfig | None) -> Nest:
     return structs.replace(nest, tiled=tiled) if len(bounds) == tiled.rank else nest
 
 
-def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nest) -> Iterator[Stream]:
-    moves = {side: nest.fetches(side) for side in {OUT, *sides.values()}}
+def _streams(chip: Chip, touched: list[Moved], nest: Nest) -> Iterator[Stream]:
+    moves = {side: nest.fetches(side) for side in {access.side for access in touched}}
     register, is_placed = chip.vpu.register_shape, needs_places(chip)
-    for access in touched:
-        side = OUT if access.is_output else sides.get(access.name, OUT)
+    for access in moved_once(touched, nest):
+        side = access.side
         cut, overlap = nest.bounds.get(side, ()), 1.0
         if nest.tiled and cut and access.shape.dimensions == nest.tiled.dimensions:
             cut, overlap = cut_alike(nest.tiled, cut, access.shape, register)
@@ -473,19 +496,11 @@ def _streams(chip: Chip, touched: list[Access], sides: dict[str, str], nest: Nes
         yield Stream(access.name, access.space, block, fetches, access.is_output, chunk, stride)
 
 
-def _stride_bytes(access: Access, cut: tuple[int, ...], chunk: int, chip: Chip) -> int:
+def _stride_bytes(access: Moved, cut: tuple[int, ...], chunk: int, chip: Chip) -> int:
     """Return how far apart runs begin: by the pitch of the dimension that the block cuts, rows of a gather evenly."""
     if chunk == access.chunk_bytes:
         return round(physical_bytes(access.shape) / max(1.0, access.n_bytes / chunk) / chunk) * chunk
     return run_pitch_bytes(access.shape, cut, chip.vpu.register_shape)
-
-
-def _sides(body: Body, at: int) -> dict[int, str]:
-    """Return, for the values that the product at a position is made of, which of its sides they feed."""
-    left, right = body.values[at].operands[:2]
-    # A value that feeds both is taken for what streams past the weights.
-    made_of = [item.operands for item in body.values]
-    return dict.fromkeys(made_from(made_of, (right,)), RHS) | dict.fromkeys(made_from(made_of, (left,)), LHS)
 
 
 def _fed(body: Body, products: list[tuple[int, Product]]) -> set[str]:

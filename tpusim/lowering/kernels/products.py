@@ -14,9 +14,9 @@ from tpusim.cost.models.arrays import array_of
 from tpusim.cost.models.protocols import TileProduct
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, VECTOR, WORD_BITS
+from tpusim.lowering.kernels.roles import Moved
 from tpusim.lowering.kernels.tiles import LHS, RHS, TAPS, Nest
 from tpusim.program.work import Work, scaled, sum_work
-from tpusim.semantics.demand.needs import Access
 from tpusim.semantics.precision import passes_of
 from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, ROWS, Product
 from tpusim.shapes.dtype import DTYPES
@@ -96,10 +96,8 @@ _NEVER_PACKED = frozenset(
 maximum costs)."""
 
 
-def conversion_work(
-    touched: list[Access], sides: dict[str, str], nest: Nest | None, chip: Chip, *, computes: bool
-) -> Work:
-    """Return the work of widening and packing all that a kernel touches; ``sides`` says what feeds its product.
+def conversion_work(touched: list[Moved], nest: Nest | None, chip: Chip, *, computes: bool) -> Work:
+    """Return the work of widening and packing all that a kernel touches, in each role that it has.
 
     The vector unit computes in 32 bits (and in bf16 where the generation has it); memory holds narrower elements packed
     (JAX documentation, Pallas TPU details). Inside a kernel values stay wide, so that the price is paid once for each
@@ -107,9 +105,9 @@ def conversion_work(
     """
     found = []
     for access in touched:
-        side = "" if access.is_output else sides.get(access.name, "")
+        side = access.side
         is_moved = not computes and access.shape.dtype.name not in _NEVER_PACKED
-        if is_moved or not _is_converted(access, side, chip):
+        if is_moved or not _is_converted(access, chip):
             continue
         # A tile of a product's operand is widened each time that it is used, fetched anew or not.
         uses = nest.tiles * nest.block_share[side] if nest and side in (LHS, RHS) else 1.0
@@ -122,13 +120,13 @@ def conversion_work(
     return sum_work(found)
 
 
-def _is_converted(access: Access, side: str, chip: Chip) -> bool:
+def _is_converted(access: Moved, chip: Chip) -> bool:
     """Return whether the elements of an operand or result have another width in registers than in memory."""
     dtype = access.shape.dtype
     if dtype.bits >= WORD_BITS or (dtype.name == "bf16" and chip.vpu.native_bf16):
         return False
     # What the matrix unit takes as it is goes past the vector unit.
-    return not (side and dtype.name in chip.mxu.rate_by_type)
+    return not (access.side in (LHS, RHS) and dtype.name in chip.mxu.rate_by_type)
 
 
 _COSINES = {"iota": 2, "multiply": 2, "remainder": 1, "convert": 1, "cosine": 1}

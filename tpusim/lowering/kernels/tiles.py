@@ -40,6 +40,18 @@ _ROLES = {BATCH: BATCH, ROWS: ROWS, COLUMNS: COLUMNS, DEPTH: ROWS, WINDOW: ROWS,
 """What the loop over a spatial dimension of each kind runs over, of the output; that of depth has a single trip."""
 
 
+def role_of(letter: str, array: str, kinds: Sequence[str]) -> str:
+    """Return over what kind of dimension the loop runs that moves through a dimension of an array, by its letter.
+
+    ``kinds`` are those of the spatial dimensions, which have digits for letters.
+    """
+    if not letter.isdigit():
+        return {"b": ROWS, "o": COLUMNS, "i": DEPTH, "f": DEPTH if array == LHS else COLUMNS}[letter]
+    kind = kinds[int(letter)]
+    is_summed = kind == DEPTH or (kind == WINDOW and array == RHS)
+    return TAPS if is_summed else _ROLES[kind]
+
+
 class Loop(msgspec.Struct, frozen=True, gc=False):
     """One loop of a tile nest: its trips, and over what kind of dimension it runs (a key of ``TOUCHES``)."""
 

@@ -14,7 +14,7 @@ place is a box whose spans have no start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -52,12 +52,13 @@ class Access(msgspec.Struct, frozen=True, gc=False):
     chunk_bytes: int = 0
 
 
-def demand_of(body: Body, of: Parts | None = None) -> Demand:
-    """Return what a kernel needs to make the regions ``of`` its results, by leaf; of all of them if that is None."""
-    count = len(body.values)
-    # Positions in a body count its operands from -1 down, as indices of this list do.
-    shapes = [item.instruction.shape for item in body.values] + [o.shape for o in reversed(body.operands)]
-    if of is None and PARTIAL_READS.isdisjoint(body.opcodes):
+def demand_of(body: Body, of: Parts | None = None, beside: Collection[int] = ()) -> Demand:
+    """Return what a kernel needs to make the regions ``of`` its results, by leaf; of all of them if that is None.
+
+    Only what is needed ``beside`` the two sides of the products at these positions.
+    """
+    count, shapes = len(body.values), _shapes(body)
+    if of is None and not beside and PARTIAL_READS.isdisjoint(body.opcodes):
         found: list[Parts] = [_NONE] * len(shapes)
         for at in made_from([item.operands for item in body.values], (body.root,)):
             found[at] = _ALL
@@ -66,7 +67,7 @@ def demand_of(body: Body, of: Parts | None = None) -> Demand:
             if not isinstance(shape, ArrayShape):
                 found[at] *= len(leaves(shape))
     else:
-        found = _Backwards(body, shapes).needed_for(of or (WHOLE,) * len(leaves(shapes[body.root])))
+        found = _Backwards(body, shapes, beside).needed_for(of or (WHOLE,) * len(leaves(shapes[body.root])))
     return Demand(tuple(reversed(found[count:])), tuple(found[:count]))
 
 
@@ -83,8 +84,30 @@ def _needed_share(parts: Parts, shape: Shape) -> float:
     return sum(map(region_bytes, parts, leaves(shape))) / whole if whole else 1.0
 
 
+def demand_behind(body: Body, starts: Sequence[tuple[int, Parts]]) -> Demand:
+    """Return what a kernel needs to make some regions of its values, given by position; operands count themselves."""
+    return _Backwards(body, _shapes(body)).demand_behind(starts)
+
+
+def needed_by(body: Body, demand: Demand, at: int) -> list[tuple[int, Parts]]:
+    """Return, for each operand of the value at a position, where it stands and what of it the value needs."""
+    item = body.values[at]
+    behind = _Backwards(body, _shapes(body)).behind(item, demand.values[at])
+    return list(zip(item.operands, behind, strict=True))
+
+
+def _shapes(body: Body) -> list[Shape]:
+    # Positions in a body count its operands from -1 down, as indices of this list do.
+    return [item.instruction.shape for item in body.values] + [o.shape for o in reversed(body.operands)]
+
+
 def accesses(body: Body, demand: Demand, instruction: Instruction) -> list[Access]:
     """Return what the kernel ``instruction`` reads and writes. Operands that no use reads are left out."""
+    return [*reads(body, demand).values(), *_writes(body, instruction)]
+
+
+def reads(body: Body, demand: Demand) -> dict[tuple[str, int], Access]:
+    """Return what a kernel reads of its operands, by name and number of the leaf: those of which some is needed."""
     # An operand that is named twice is fetched once: no more than all of it moves.
     merged: dict[tuple[str, int], Access] = {}
     for operand, parts in zip(body.operands, demand.operands, strict=True):
@@ -98,7 +121,7 @@ def accesses(body: Body, demand: Demand, instruction: Instruction) -> list[Acces
                 run = 0 if region is WHOLE else run_of(region, leaf)
                 access = Access(operand.name, leaf, n_bytes, space_of(leaf), chunk_bytes=run)
                 merged[operand.name, number] = access
-    return [*merged.values(), *_writes(body, instruction)]
+    return merged
 
 
 def _writes(body: Body, instruction: Instruction) -> Iterator[Access]:
@@ -149,8 +172,9 @@ class _Backwards:
     what leaves, and reads what is used. Both are by position, operands included.
     """
 
-    def __init__(self, body: Body, shapes: Sequence[Shape]) -> None:
+    def __init__(self, body: Body, shapes: Sequence[Shape], beside: Collection[int] = ()) -> None:
         self.body = body
+        self.beside = beside
         self.shapes = shapes
         self.used: list[list[Parts]] = [[] for _ in shapes]
         self.returned: list[list[Parts]] = [[] for _ in shapes]
@@ -161,6 +185,16 @@ class _Backwards:
         for at in reversed(range(len(self.body.values))):
             self.step(at)
         return [self.needed(at) for at in range(len(self.shapes))]
+
+    def demand_behind(self, starts: Sequence[tuple[int, Parts]]) -> Demand:
+        """Return what is needed of each value and operand for these regions of some of them."""
+        for at, parts in starts:
+            self._add(self.used, at, parts)
+        for at in reversed(range(max((at for at, _ in starts), default=-1) + 1)):
+            self.step(at)
+        count = len(self.body.values)
+        found = [self.needed(at) for at in range(len(self.shapes))]
+        return Demand(tuple(reversed(found[count:])), tuple(found[:count]))
 
     def needed(self, at: int) -> Parts:
         """Return what is needed of the value at a position."""
@@ -180,11 +214,12 @@ class _Backwards:
                 if table[at]:
                     self._through(table, item, self._together(table[at], at))
             return
-        behind = self._behind(item, self.needed(at))
+        behind = self.behind(item, self.needed(at))
         if self.returned[at] and is_in_place(self.body.values, at):
             # Elements that the update does not touch stay where they are.
-            behind[0] = self._behind(item, self._together(self.used[at], at))[0]
-        for operand, parts in zip(item.operands, behind, strict=True):
+            behind[0] = self.behind(item, self._together(self.used[at], at))[0]
+        skipped = 2 if at in self.beside else 0
+        for operand, parts in zip(item.operands[skipped:], behind[skipped:], strict=True):
             self._add(self.used, operand, parts)
 
     def _through(self, table: list[list[Parts]], item: Inner, parts: Parts) -> None:
@@ -203,10 +238,10 @@ class _Backwards:
             before = sum(len(leaves(element)) for element in shape.elements[: item.instruction.attributes["index"]])
             parts = (NOTHING,) * before + parts + (NOTHING,) * (len(leaves(shape)) - before - len(parts))
         elif item.instruction.opcode == "bitcast":
-            (parts,) = self._behind(item, parts)
+            (parts,) = self.behind(item, parts)
         self._add(table, operand, parts)
 
-    def _behind(self, item: Inner, parts: Parts) -> list[Parts]:
+    def behind(self, item: Inner, parts: Parts) -> list[Parts]:
         """Return what the regions of a value need of each of its operands."""
         shapes = [self.shapes[operand] for operand in item.operands]
         results = leaves(item.instruction.shape)

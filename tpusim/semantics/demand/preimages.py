@@ -198,7 +198,21 @@ def _convolution(instruction: Instruction, box: Box, operands: Sequence[ArraySha
     if instruction.attributes.get("batch_group_count", 1) == 1:
         spans["b"] = out["b"]
     kernel = {d: Span(size) for d, size in zip(labels.rhs, right.dimensions, strict=True)} | {"o": out["f"]}
+    sizes = dict(zip(labels.lhs, left.dimensions, strict=True))
+    kernel |= {
+        d: _tapped(out[d], window[int(d)], kernel[d].count) for d in labels.rhs if sizes.get(d) == 1 and d in out
+    }
     return [_product([spans[d] for d in labels.lhs]), _product([kernel[d] for d in labels.rhs])]
+
+
+def _tapped(span: Span, window: WindowDimension, size: int) -> Span:
+    """Return the kernel positions with which windows at the positions ``span`` meet the only element of an input."""
+    if span.start is None:
+        return Span(size)
+    first, last = (window.pad_low - place * window.stride for place in (span.start, span.start + span.reach - 1))
+    low, high = max(0, -(-last // window.rhs_dilate)), min(size - 1, first // window.rhs_dilate)
+    count = max(0, high - low + 1)
+    return Span(count, size - 1 - high if window.reversal and count else low)
 
 
 def _product(spans: Sequence[Span]) -> Box:
