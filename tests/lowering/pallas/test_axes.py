@@ -41,6 +41,22 @@ def test_axes_go_where_their_operands_do(name, operand, result, attributes, axes
 
 
 @pytest.mark.parametrize(
+    ("name", "attributes"),
+    [
+        ("tpu.matmul", {"dimension_numbers": "#tpu.dot_dimension_numbers<[1], [1], [0], [0], [0, 7, 3, 0], [], []>"}),
+        ("tpu.matmul", {"dimension_numbers": "#tpu.dot_dimension_numbers<[1]>"}),
+        ("tpu.matmul", {"indexing_maps": ["(d0) -> (d0)", "(d0) -> (d0)", "(d0, d1) -> (d1)"]}),
+        ("tpu.transpose", {"permutation": (4, 0)}),
+        ("tpu.reduce_index", {"axis": 0}),
+    ],
+)
+def test_what_does_not_fit_the_types_of_a_body_tells_nothing(name, attributes):
+    """Nothing verifies bodies: axes that no value has are passed over, and so are those of a result of no rank."""
+    types = [vector(8, 256), vector(256, 8), vector()]
+    assert along(types, [(name, (0, 1), (2,), attributes)], {0: (0, 1), 1: (1, 0)}) == ()
+
+
+@pytest.mark.parametrize(
     "attributes",
     [
         {"dimension_numbers": "#tpu.dot_dimension_numbers<[1], [1], [0], [0], [0, 0, 1, 0], [], []>"},

@@ -8,6 +8,7 @@ used with.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ def axes_along(block: Block, types: Sequence[Type], known: Mapping[int, Along]) 
     """Return the dimension along each axis of the values of a body, by number; ``known`` are those of its blocks."""
     found = {number: [-1] * len(kind.dimensions) for number, kind in enumerate(types)}
     found |= {number: list(along) for number, along in known.items()}
-    flows = list(_flows(block, types))
+    flows = [flow for flow in _flows(block, types) if _is_sound(flow, types)]
     # What is kept in a buffer goes on to what is read of it above.
     while sum(_spread(found[flow.target], found[flow.source], flow.axes) for flow in flows):
         pass
@@ -51,6 +52,12 @@ def grown(types: Sequence[Type], along: Mapping[int, Along], counts: Sequence[in
     return tuple(structs.replace(kind, dimensions=own) for kind, own in zip(types, sizes, strict=True))
 
 
+def _is_sound(flow: _Flow, types: Sequence[Type]) -> bool:
+    """Return whether both values have the axes: nothing verifies that what a body says fits its types."""
+    own, other = (types[number].dimensions for number in (flow.target, flow.source))
+    return all(0 <= axis < len(own) and 0 <= behind < len(other) for axis, behind in flow.axes)
+
+
 def _spread(target: list[int], source: Sequence[int], axes: Sequence[tuple[int, int]]) -> bool:
     """Give axes of a target what those of its source go along; return whether any is new."""
     new = [(own, source[other]) for own, other in axes if target[own] < 0 <= source[other]]
@@ -64,12 +71,18 @@ def _flows(block: Block, types: Sequence[Type]) -> Iterator[_Flow]:
         for target, source in _held(operation):
             yield _Flow(target, source, _alike(types[target], types[source]))
         if operation.name in PRODUCTS:
-            for own, (side, axis) in enumerate(product_axes(operation)):
-                yield _Flow(operation.results[0], operation.operands[side], ((own, axis),))
+            yield from _of_product(operation)
         elif not operation.regions:
             yield from _plain(operation, types)
         for region in operation.regions:
             yield from _flows(region, types)
+
+
+def _of_product(operation: Operation) -> Iterator[_Flow]:
+    """Yield what the axes of a product are made of; one that names sides or axes which it has not tells no more."""
+    with suppress(IndexError, ValueError):
+        for own, (side, axis) in enumerate(product_axes(operation)):
+            yield _Flow(operation.results[0], operation.operands[side], ((own, axis),))
 
 
 def _held(operation: Operation) -> Iterator[tuple[int, int]]:

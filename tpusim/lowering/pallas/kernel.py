@@ -144,6 +144,10 @@ def merging(scope: Scope, instruction: Instruction, body: KernelBody, operands: 
     kernel = _kernel(scope, instruction, call, walk)
     if walk.transfers or any(array.made_by for array in call.arrays) or not kernel.classes:
         return None
+    arguments = body.main.block.arguments[body.first_window :]
+    # Nothing verifies bodies.
+    if len(arguments) < len(body.windows):
+        return None
     kept = _kept(call, walk, _moved(call, scope.chip), scope.chip)
     shown = [at for at, window in enumerate(body.windows) if window.bounds]
     cuts = []
@@ -151,7 +155,7 @@ def merging(scope: Scope, instruction: Instruction, body: KernelBody, operands: 
         transform, array = body.functions.get(body.windows[at].transform), call.arrays[at]
         indices = block_indices(transform, call.grid, call.contents)
         cuts.append(cut_of(call.grid, body.windows[at].bounds, indices, is_output=array.is_output))
-    numbers = {body.main.block.arguments[body.first_window + at]: cut for at, cut in zip(shown, cuts, strict=True)}
+    numbers = {arguments[at]: cut for at, cut in zip(shown, cuts, strict=True)}
     # What stays in one block throughout goes along nothing.
     known = {n: cut.along for n, cut in numbers.items() if len(cut.along) == len(body.main.types[n].dimensions)}
 
