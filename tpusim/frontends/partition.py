@@ -103,7 +103,8 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         # What it was cannot be asked; JAX sets it so where the user does not.
-        log_from(int(os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1")))
+        level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "")
+        log_from(int(level) if level in ("0", "1", "2", "3") else 1)
 
 
 def _open(main: Any, attribute: str, count: int) -> list[bool]:
