@@ -528,6 +528,19 @@ def test_an_argument_that_is_still_read_takes_no_result(tmp_path, makes, right, 
     assert ("donation" in {one.rule for one in advise(path).findings}) == is_found
 
 
+def test_an_argument_is_followed_into_fusions_however_deep_they_nest(tmp_path):
+    """A thousand and more, each around the one before."""
+    shape = "f32[8192,8192]{1,0:T(8,128)}"
+    lines = ["HloModule deep, is_scheduled=true"]
+    for number in range(1500):
+        made = f"fusion(a), kind=kLoop, calls=g{number - 1}" if number else "negate(a)"
+        entry = "ENTRY " if number == 1499 else ""
+        lines.append(f"\n{entry}g{number} {{\n  a = {shape} parameter(0)\n  ROOT r = {shape} {made}\n}}")
+    path = tmp_path / "deep.v5e.hlo.txt"
+    path.write_text("\n".join(lines) + "\n")
+    assert "donation" in {one.rule for one in advise(path).findings}
+
+
 @pytest.mark.parametrize(
     ("reads", "is_copied"), [("%put, %put", False), ("%cache, %cache", False), ("%put, %cache", True)]
 )

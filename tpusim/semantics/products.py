@@ -13,7 +13,7 @@ ahead of time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Final, NamedTuple
@@ -92,6 +92,14 @@ class Product(msgspec.Struct, frozen=True, gc=False):
     phases: float = 1.0
     groups: int = 1
     kinds: tuple[str, ...] = ()
+
+
+def flops_by_operands(products: Iterable[Product]) -> dict[str, float]:
+    """Return the floating-point operations of products by the type of their operands."""
+    flops: dict[str, float] = {}
+    for product in products:
+        flops[product.operand_type] = flops.get(product.operand_type, 0.0) + product.flops
+    return flops
 
 
 def transform_parts(length: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -22,6 +22,8 @@ from tpusim.program.steps import AnyStep, Kernel, Steps
 from tpusim.semantics.aliasing import behind_views, in_place_operands, joins_operands
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+
+_IN_STEP: Final = ELEMENTWISE | VIEWS | {"tuple"}
 
 
 class _Pair(NamedTuple):
@@ -144,18 +146,26 @@ def _is_in_step(module: Module, user: Instruction, operand: str) -> bool:
     """Return whether an instruction reads, of an operand, for each element of its result no other than that one."""
     if user.opcode != "fusion":
         return user.opcode in ELEMENTWISE
-    called = module[user.attributes["calls"]]
-    waiting = [called.parameters[place].name for place, read in enumerate(user.operands) if read == operand]
-    seen = set(waiting)
+    # Fusions nest as deep as they like.
+    waiting, seen = _inside(module, user, operand), set[tuple[str, str]]()
     while waiting:
-        name = waiting.pop()
-        for inner, _ in called.users.get(name, ()):
-            if inner.opcode not in VIEWS and inner.opcode != "tuple" and not _is_in_step(module, inner, name):
+        computation, name = waiting.pop()
+        if (computation.name, name) in seen:
+            continue
+        seen.add((computation.name, name))
+        for inner, _ in computation.users.get(name, ()):
+            if inner.opcode == "fusion":
+                waiting += _inside(module, inner, name)
+            elif inner.opcode not in _IN_STEP:
                 return False
-            if inner.name not in seen:
-                seen.add(inner.name)
-                waiting.append(inner.name)
+            waiting.append((computation, inner.name))
     return True
+
+
+def _inside(module: Module, fusion: Instruction, operand: str) -> list[tuple[Computation, str]]:
+    """Return what an operand is called within a fusion, each name with the computation that has it."""
+    called = module[fusion.attributes["calls"]]
+    return [(called, called.parameters[at].name) for at, name in enumerate(fusion.operands) if name == operand]
 
 
 _Found = tuple[tuple[int, ...], str, frozenset[str]]

@@ -6,7 +6,7 @@ from tpusim.cost.peaks import seconds_at_peak
 from tpusim.hardware.chip import Chip
 from tpusim.ir.ops import FREE, PLAIN_PRODUCTS
 from tpusim.semantics.demand.inlining import Body, Inner
-from tpusim.semantics.products import Product, canonical_product
+from tpusim.semantics.products import Product, canonical_product, flops_by_operands
 from tpusim.shapes.shape import leaves
 
 
@@ -19,11 +19,8 @@ def compute_seconds(body: Body, chip: Chip) -> float:
         elif item.instruction.opcode not in FREE:
             vector_elements += sum(leaf.element_count for leaf in leaves(item.instruction.shape))
     per_cycle = chip.vpu.register_elements * chip.vpu.alu_slots
-    flops = dict[str, float]()
-    for product in products:
-        flops[product.operand_type] = flops.get(product.operand_type, 0.0) + product.flops
     # The units work at the same time.
-    return max(seconds_at_peak(flops, chip), vector_elements / per_cycle / chip.clock_hz)
+    return max(seconds_at_peak(flops_by_operands(products), chip), vector_elements / per_cycle / chip.clock_hz)
 
 
 def _product(item: Inner) -> Product:

@@ -56,6 +56,7 @@ from tpusim.semantics.products import (
     WINDOW,
     Product,
     canonical_product,
+    flops_by_operands,
     lettered,
     product_sides,
     result_kinds,
@@ -178,9 +179,7 @@ def _types(plan: Plan, work: Work) -> dict[str, Any]:
     """Return the fields of a kernel that say against which peaks it is measured."""
     if not plan.products:
         return {"flops_type": _other_type(plan.body, plan.scope.chip)}
-    flops = dict[str, float]()
-    for _, product in plan.products:
-        flops[product.operand_type] = flops.get(product.operand_type, 0.0) + product.flops
+    flops = flops_by_operands(product for _, product in plan.products)
     # What the vector unit multiplies is measured with what the arrays do beside it.
     on_arrays = {matmul.operand_type for matmul in work.matmuls}
     there = {name: count for name, count in flops.items() if name in on_arrays}
