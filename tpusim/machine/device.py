@@ -68,8 +68,26 @@ class Trips(msgspec.Struct, eq=False):
     """Trips of a loop that began with the same choices: the step that chooses next and what follows, or one trip."""
 
     chooser: Loop | Branch | None = None
-    after: dict[int, Trips] = msgspec.field(default_factory=dict)
     visit: Visit | None = None
+    # Nearly all go on in one way only: tables for these would be a third of what a run keeps.
+    _first: int = 0
+    _then: Trips | None = None
+    _others: dict[int, Trips] | None = None
+
+    def after(self, number: int) -> Trips | None:
+        """Return those that went on with this choice, if any did."""
+        if number == self._first:
+            return self._then
+        return self._others.get(number) if self._others else None
+
+    def going_on(self, number: int) -> Trips:
+        """Return those that go on with this choice."""
+        if self._then is None:
+            self._first, self._then = number, Trips()
+        elif number != self._first:
+            self._others = {} if self._others is None else self._others
+            return self._others.setdefault(number, Trips())
+        return self._then
 
 
 class CopyCost(msgspec.Struct, frozen=True):

@@ -348,9 +348,10 @@ def _played_before(core: Core, trips: Trips) -> Generator[Event, Any, bool]:
         number = core.device.chooser.ahead(trips.chooser, ahead[id(trips.chooser)])
         ahead[id(trips.chooser)] += 1
         choices.append((trips.chooser, number))
-        if number not in trips.after:
+        after = trips.after(number)
+        if after is None:
             return False
-        trips = trips.after[number]
+        trips = after
     if trips.visit is None:
         return False
     core.device.chooser.choose(choices)
@@ -363,7 +364,7 @@ def _enter(trips: Trips, choices: Choices, visit: Visit) -> None:
     """Enter a trip that was played, under what was chosen in it."""
     for chooser, number in choices:
         trips.chooser = chooser
-        trips = trips.after.setdefault(number, Trips())
+        trips = trips.going_on(number)
     trips.visit = visit
 
 
