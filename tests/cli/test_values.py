@@ -146,6 +146,24 @@ def test_outputs_are_inputs_of_the_next_run(write, tmp_path):
     np.testing.assert_array_equal(second["out1"], -first["out1"])
 
 
+@pytest.mark.parametrize("by", ["inputs", "infeed"])
+@pytest.mark.parametrize(
+    ("name", "number", "dtype"), [("s32", 2**24 + 1, ">i4"), ("c64", 1 + 2j, ">c8"), ("f64", 0.1, ">f8")]
+)
+def test_arrays_of_the_other_byte_order_keep_their_types_and_digits(write, tmp_path, name, number, dtype, by):
+    """They came out as float32: numbers lost their last digits, and complex ones their imaginary parts."""
+    array = np.array([number, 5], dtype)
+    lines = {
+        "inputs": f"  ROOT x = {name}[2] parameter(0)\n",
+        "infeed": f"  t = token[] after-all()\n  i = ({name}[2], token[]) infeed(t)\n"
+        f"  ROOT x = {name}[2] get-tuple-element(i), index=0\n",
+    }
+    program = write("m.hlo", f"HloModule m\n\nENTRY e {{\n{lines[by]}}}\n")
+    (out,) = computed(tmp_path, program, f"--{by}", write("in.npz", in0=array)).values()
+    assert out.dtype == array.dtype.type
+    assert (out == array).all()
+
+
 def test_results_are_described_without_a_file(capsys, write):
     """A line per output: name, type, sizes, first elements."""
     inputs = write("in.npz", in0_bf16=np.ones((2, 3), np.float32), in1=np.arange(4, dtype=np.int32))

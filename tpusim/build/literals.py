@@ -12,7 +12,7 @@ from typing import Any
 from tpusim.errors import ProgramError
 from tpusim.ir.module import Literal
 from tpusim.semantics.scalars import integer_range
-from tpusim.shapes.dtype import DTYPES, MANTISSA_BITS, DType, numpy_dtype
+from tpusim.shapes.dtype import DTYPES, MANTISSA_BITS, DType, native, numpy_dtype
 from tpusim.shapes.shape import ArrayShape
 
 _DEFAULTS = {"b": "pred", "i": "s32", "u": "u32", "f": "f32", "c": "c64"}
@@ -40,12 +40,10 @@ def _as_array(value: Any, wanted: DType | None) -> tuple[Any, DType]:
     import numpy as np
 
     try:
-        array = np.asarray(value)
+        array = native(np.asarray(value))
     except ValueError as error:
         raise ProgramError(f"expected lists of one length as the value of a constant: {error}") from error
     is_typed = isinstance(value, np.ndarray | np.generic)
-    # The same numbers, whichever end their bytes begin at.
-    array = array.astype(array.dtype.newbyteorder("="), copy=False)
     known = (each for each in DTYPES.values() if each.is_array_type and numpy_dtype(each) == array.dtype)
     own = next(known, None) if is_typed else DTYPES.get(_DEFAULTS.get(array.dtype.kind, ""))
     if own is None:

@@ -27,7 +27,7 @@ from tpusim.files import whole_file
 from tpusim.limits import COMPUTED_ELEMENTS, RANK
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import TOKEN
-from tpusim.shapes.dtype import DTYPES, numpy_dtype
+from tpusim.shapes.dtype import DTYPES, native, numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
 
 # What NumPy and zipfile raise of files that are damaged, or packed in ways that they lack.
@@ -283,8 +283,7 @@ def _as_array(name: str, value: Any, shape: ArrayShape) -> Any:
         advice = f", bytes of no known type: {_advice(value, shape, array.dtype)}" if is_lost else ""
         raise ProgramError(f"{name}: expected numbers for {stated}, found {found}{advice}")
     _check_sizes(name, array.shape, shape)
-    # The same numbers, whichever end their bytes begin at.
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    return native(array)
 
 
 def _check_sizes(name: str, found: tuple[int, ...], wanted: ArrayShape) -> None:

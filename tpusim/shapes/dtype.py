@@ -149,3 +149,10 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     if match is not None:
         name = _NUMPY_KINDS[match[1]] + match[2] + (f"_{match[3]}" if match[3] else "")
     return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array with its bytes in the order of this machine: the same numbers, whichever end they begin at."""
+    is_swapped = array.dtype.kind in "iufc" and not array.dtype.isnative
+    # Not by newbyteorder: its type equals NumPy's own, but is not the one that NumPy has registered.
+    return array.astype(array.dtype.type) if is_swapped else array
