@@ -238,7 +238,7 @@ LOOP_OF_TRIPS = """
     ("x", "y", "copies"),
     [
         ("tanh(x)", "tanh(y)", 0),
-        ("tanh(x)", "add(x, y)", 1),
+        ("tanh(x)", "add(x, y)", 0),
         ("reverse(x), dimensions={0}", "tanh(y)", 1),
         ("reverse(y), dimensions={0}", "reverse(x), dimensions={0}", 1),
     ],

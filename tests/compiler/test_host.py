@@ -222,10 +222,14 @@ def test_a_part_comes_in_before_it_is_written_over():
 
 
 def test_copies_that_nobody_asked_for_stay_in_host_memory():
-    """What is read after it has been written over, in the order that asks it, is copied where it lies."""
-    text = READ_AND_WRITTEN.replace("{ {1}: (0", "{ {0}: (0").replace('="0;5"', '="5;0"')
-    text = text.replace("(f32[1,512], f32[8,512]) tuple(sum, w)", "(f32[8,512], f32[1,512]) tuple(w, sum)")
-    module = compiled(text)
+    """What is read after it has been written over, since what was written says where, is copied where it lies."""
+    text = READ_AND_WRITTEN.replace("  part = ", "  BEFORE  part = ").replace("slice(x, i, zero)", "slice(x, k, zero)")
+    last = [line for line in text.splitlines(keepends=True) if line.startswith(("  h = ", "  w = "))]
+    asked = "  o = f32[1,512] dynamic-slice(w, i, zero), dynamic_slice_sizes={1,512}\n  c = f32[1,1] slice(o), "
+    asked += "slice={[0:1], [0:1]}\n  d = f32[] reshape(c)\n  k = s32[] convert(d)\n"
+    for line in last:
+        text = text.replace(line, "")
+    module = compiled(text.replace("  BEFORE", "".join(last) + asked))
     assert check(module) == []
     wholes = [i.shape for i in module.entry if "f32[8,512]" in str(i.shape) and i.opcode in ("copy", "parameter")]
     assert {shape.memory_space for shape in wholes} == {5}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
+from math import inf
 
 from tpusim.compiler.kernels.kept import Kept
 from tpusim.compiler.kernels.late import is_read_late
@@ -120,9 +121,27 @@ def _taken(order: Order, kept: Kept, graph: Graph, conditional: Node) -> dict[in
         if home in apart or home in found or kept.holds(graph, array):
             continue
         readers = kept.readers_before(graph, array, conditional)
-        if readers is None or any(branch.makes_late(at, home) for branch in branches):
+        if readers is None or (graph is order.draft.entry and not _is_made_of(order, graph, conditional, readers)):
+            continue
+        if any(branch.makes_late(at, home) for branch in branches):
             continue
         found[home] = at, number
         before += readers
     let_wait(conditional, before)
     return dict(found.values())
+
+
+def _is_made_of(order: Order, graph: Graph, conditional: Node, readers: list[Node]) -> bool:
+    """Return whether a conditional comes behind all of these because it takes what they make.
+
+    In an entry the TPU compiler does not have it wait for others: of four programs libtpu 0.0.52 copies the array in
+    all, whichever result comes first. In a loop it does not copy.
+    """
+    number = order.of(graph)
+    least = min(map(number.__getitem__, readers), default=inf)
+    found, todo = {conditional}, [conditional]
+    while todo:
+        new = {operand for operand in todo.pop().operands if number[operand] >= least} - found
+        found |= new
+        todo.extend(new)
+    return found.issuperset(readers)

@@ -11,10 +11,11 @@ Source: XLA, CopyInsertion.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
 from tpusim.compiler.flatten import arrays_in, tuple_as
+from tpusim.compiler.kernels.behind import put_writers_behind
 from tpusim.compiler.kernels.branches import let_branches_write
 from tpusim.compiler.kernels.kept import Kept, given_away, state_aliases
 from tpusim.compiler.kernels.late import is_read_late
@@ -63,6 +64,8 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
     loops = [node for graph in draft.running() for node in order.of(graph) if node.opcode == "while"]
     bodies = dict.fromkeys(draft.graphs[node.attributes["body"]] for node in loops)
     kept = Kept(order, bodies)
+    for graph in draft.running():
+        put_writers_behind(order, graph, _places(draft, graph, bodies))
     let_branches_write(order, kept)
     places: list[Place] = []
     for graph in draft.running():
@@ -76,6 +79,18 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
     state_aliases(order)
     for place in places:
         _wait_for_readers(order, place)
+
+
+def _places(draft: Draft, graph: Graph, bodies: Collection[Graph]) -> list[Place]:
+    """Return where results come to lie that were not made there: in what a loop carries, and in what is given away."""
+    if graph is draft.entry:
+        return [Place(graph, home, at) for at, home in given_away(draft)[0].items()]
+    if graph not in bodies:
+        return []
+    (state,) = graph.parameters
+    # One array alone is the state of some.
+    count = len(results_of(graph)) if graph.root.opcode == "tuple" else 0
+    return [Place(graph, Home(state, at), at) for at in range(count)] or [Place(graph, Home(state), 0)]
 
 
 def _copy_what_is_updated(order: Order, graph: Graph, node: Node, kept: Kept) -> None:
@@ -218,10 +233,7 @@ def _copy_what_takes_arguments(
 
 def _copy_state(order: Order, body: Graph) -> list[Place]:
     """Give everything that a loop carries on a place of its own, which nothing reads any more when it is written."""
-    (state,) = body.parameters
-    # One array alone is the state of some.
-    count = len(results_of(body)) if body.root.opcode == "tuple" else 0
-    places = [Place(body, Home(state, at), at) for at in range(count)] or [Place(body, Home(state), 0)]
+    places = _places(order.draft, body, [body])
     copied = _copy_what_is_read_late(order, body, places)
     _copy_what_changes_places(order, body, places, copied)
     return places

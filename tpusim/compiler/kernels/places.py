@@ -57,6 +57,10 @@ class Order:
             self._numbers[graph] = {node: float(at) for at, node in enumerate(graph.order())}
         return self._numbers[graph]
 
+    def renumber(self, graph: Graph, nodes: Iterable[Node]) -> None:
+        """Number the nodes of a graph anew, in another order, before anything new is put in between."""
+        self._numbers[graph] = {node: float(at) for at, node in enumerate(nodes)}
+
     def updates(self, node: Node) -> dict[int, int]:
         """Return by the results of a node the numbers of what it is handed that they are written over."""
         if node.opcode == "conditional":
