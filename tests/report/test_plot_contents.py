@@ -264,6 +264,23 @@ def test_every_link_of_switches_is_drawn():
     assert shapes == [[0, 0], [1, 0], [2, 0], [3, 0], [0.5, 1], [2.5, 1], [1.5, 2]]
 
 
+def test_many_slices_are_cells_of_one_picture():
+    """Eighteen of them in six columns, a panel for each way: a picture of each slice took 20 s for 128."""
+    links = tuple(LinkUse(chip, "+1", 1e6, (chip + 1) * 1000) for chip in range(18 * 8))
+    run = msgspec.structs.replace(pod(4, 2), links=links, slices=18)
+    *panels, _ = plot_links.links(run).axes
+    assert len(panels) == 4
+    (image,) = panels[2].get_images()
+    cells = image.get_array().filled(np.nan)
+    shown = cells[~np.isnan(cells)]
+    assert len(shown) == len(links)
+    for chip in (0, 5, 8, 143):
+        # Each row and column of slices is one cell wider than its chips.
+        slice_, place = divmod(chip, 8)
+        row, column = divmod(slice_, round((cells.shape[1] + 1) / 5))
+        assert cells[row * 3 + place // 4, column * 5 + place % 4] == pytest.approx(shown.max() * (chip + 1) / 144)
+
+
 def test_figures_of_a_sweep_may_be_zero_or_below():
     """They stand where they are; several of one place are told by their mean."""
     rows = [{"x": 1, "y": 0.0}, {"x": 2, "y": -2.0}, {"x": 2, "y": 4.0}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from math import ceil, prod
+from math import ceil, prod, sqrt
 from typing import Any
 
 import matplotlib as mpl
@@ -27,6 +27,7 @@ _APART = 0.1
 _STUB = 0.46
 _MOST_NUMBERED = 64
 _PANEL_COLUMNS = 4
+_MOST_PANELS = 16
 
 Shares = Sequence[tuple[LinkUse, float]]
 """Links, each with the share of the run that it was busy."""
@@ -36,8 +37,9 @@ Shares = Sequence[tuple[LinkUse, float]]
 def links(run: PodRun, ax: Axes | None = None) -> Figure:
     """Draw the links of a slice, coloured by the share of the run that they were busy; return the figure.
 
-    Two axes: links are lines between the chips, stubs at the rim go round the back. Three: a panel for each way along
-    each axis, in which every chip has the link that leaves it so. With ``ax`` only the first plane is drawn, as lines.
+    Two axes: links are lines between the chips, stubs at the rim go round the back. Three, or many slices: a panel for
+    each way along each axis, in which every chip has the link that leaves it so. With ``ax`` only the first plane is
+    drawn, as lines.
 
     Where switches join the chips, they stand above them, and all links are in one picture.
     """
@@ -48,7 +50,7 @@ def links(run: PodRun, ax: Axes | None = None) -> Figure:
     width, height, planes = _planes(run)
     shares = [(link, link.busy_ps / total_ps) for link in run.links if link.way[0] in "+-"]
     norm = _norm(shares)
-    if ax is None and len(run.sizes) > 2:
+    if ax is None and (len(run.sizes) > 2 or planes > _MOST_PANELS):
         return _by_way(run, shares, norm)
     by_plane: dict[int, list[tuple[LinkUse, float]]] = defaultdict(list)
     for link, share in shares:
@@ -97,47 +99,59 @@ def _with_scale(figure: Figure, places: Any, run: PodRun, shares: Shares, norm: 
 
 
 def _by_way(run: PodRun, shares: Shares, norm: Normalize) -> Figure:
-    """Draw a panel for each way along each axis: planes beside each other, a cell for each chip."""
+    """Draw a panel for each way along each axis: planes beside each other, in rows if many, a cell for each chip."""
     width, height, planes = _planes(run)
-    axes = len(run.sizes)
-    across = (width + 1) * planes
+    rows, columns = _grid(run)
+    axes, across, up = len(run.sizes), (width + 1) * columns, (height + 1) * rows
     size = min(0.26, 7.0 / (2 * across))
-    figure = new_figure(max(6.4, 2 * size * across + 1.8), axes * (size * height + 0.45) + 0.9)
+    figure = new_figure(max(6.4, 2 * size * across + 1.8), axes * (size * (up - 1) + 0.45) + 0.9)
     grid = figure.subplots(axes, 2, squeeze=False)
     for (axis, column), ax in np.ndenumerate(grid):
         way = f"{'+-'[column]}{axis}"
-        own = [(link, share) for link, share in shares if link.way == way]
-        cells = np.full((height, across - 1), np.nan)
-        for plane in range(planes):
-            # What carried nothing has no entry.
-            cells[:, plane * (width + 1) : plane * (width + 1) + width] = 0.0
-        for link, share in own:
-            x, y, plane = link.chip % width, link.chip // width % height, link.chip // (width * height)
-            cells[y, plane * (width + 1) + x] = share * 100
+        # What carried nothing has no entry.
+        chips = np.zeros((planes, height, width))
+        for link, share in shares:
+            if link.way == way:
+                chips.flat[link.chip] = share * 100
+        cells = np.full((up - 1, across - 1), np.nan)
+        for plane, own in enumerate(chips):
+            y, x = plane // columns * (height + 1), plane % columns * (width + 1)
+            cells[y : y + height, x : x + width] = own
         ax.imshow(cells, cmap=HEAT, norm=norm, origin="lower", interpolation="nearest")
-        known = cells[~np.isnan(cells)]
-        words = f"{'up' if way[0] == '+' else 'down'} axis {axis}: mean {known.mean():.1f} %"
-        ax.set_title(f"{words}, {known.min():.1f} to {known.max():.1f}", fontsize=7.5)
+        words = f"{'up' if way[0] == '+' else 'down'} axis {axis}: mean {chips.mean():.1f} %"
+        ax.set_title(f"{words}, {chips.min():.1f} to {chips.max():.1f}", fontsize=7.5)
         _label_planes(ax, run, axis == axes - 1, column == 0)
     return _with_scale(figure, grid, run, shares, norm)
+
+
+def _grid(run: PodRun) -> tuple[int, int]:
+    """Return the rows and columns that the planes of all slices lie in, where they lie beside each other."""
+    width, height, planes = _planes(run)
+    columns = planes if planes <= _MOST_PANELS else ceil(sqrt(2 * planes * (height + 1) / (width + 1)))
+    return ceil(planes / columns), columns
 
 
 def _label_planes(ax: Axes, run: PodRun, is_last: bool, is_first: bool) -> None:
     """Name the planes that lie beside each other, and the chips' axes at the rim of the picture."""
     width, height, planes = _planes(run)
-    per_slice = prod(run.sizes[2:])
+    rows, columns = _grid(run)
+    per_slice, what = prod(run.sizes[2:]), "planes: place on axis 2" if len(run.sizes) > 2 else "slices"
     names = [f"{f'{plane // per_slice}:' if run.slices > 1 else ''}{plane % per_slice}" for plane in range(planes)]
-    every = max(1, planes // 8)
-    middles = [plane * (width + 1) + (width - 1) / 2 for plane in range(planes)]
+    names = names if len(run.sizes) > 2 else list(map(str, range(planes)))
+    every = max(1, columns // 8)
+    middles = [column * (width + 1) + (width - 1) / 2 for column in range(columns)]
     ax.set(xticks=[], yticks=[])
     ax.tick_params(length=0, labelcolor=GREY)
     ax.spines[:].set_visible(False)
     if is_last:
-        ax.set_xticks(middles[::every], names[::every])
-        ax.set_xlabel(f"planes: place on axis 2; in each axis 0, {width} chips, to the right")
-    if is_first:
+        ax.set_xticks(middles[::every], names[:columns:every])
+        ax.set_xlabel(f"{what}; in each axis 0, {width} chips, to the right")
+    if is_first and rows == 1:
         ax.set_yticks([0, height - 1])
         ax.set_ylabel("axis 1 (chips)")
+    elif is_first:
+        ax.set_yticks([row * (height + 1) + (height - 1) / 2 for row in range(rows)], names[::columns])
+        ax.set_ylabel(f"in each axis 1, {height} chips, up")
 
 
 def _planes(run: PodRun) -> tuple[int, int, int]:
