@@ -151,6 +151,19 @@ def sign(value: Array) -> Array:
     return np.copysign(result, value, out=result)
 
 
+def complex_sign(value: Array) -> Array:
+    """Return the number over its size, each part by itself: nothing of one that is too large for its size; zeros stay.
+
+    Source: XLA, EmitComplexSign.
+    """
+    size = np.abs(value)
+    size[size == 0] = 1
+    result = np.empty_like(value)
+    np.divide(value.real, size, out=result.real)
+    np.divide(value.imag, size, out=result.imag)
+    return result
+
+
 def round_away(value: Array) -> Array:
     """Round to the nearest integer, a half away from zero; zeros keep their sign."""
     # The number below a half: with the half itself, what lies just below one would be rounded up to it by the sum.
@@ -172,6 +185,16 @@ def rsqrt(value: Array) -> Array:
     """Return one over the square root; of -0 that is minus infinity."""
     root = np.sqrt(value)
     return np.divide(1, root, out=root)
+
+
+def complex_rsqrt(value: Array) -> Array:
+    """Return one over the square root; zero of what is infinite in a part, with the signs of the conjugate."""
+    root = np.sqrt(value)
+    result = np.divide(1, root)
+    infinite = np.isinf(value.real) | np.isinf(value.imag)
+    result.real[infinite] = 0
+    result.imag[infinite] = np.copysign(0, -root.imag[infinite])
+    return result
 
 
 def complex_atan2(left: Array, right: Array) -> Array:
