@@ -140,9 +140,19 @@ AGAIN = structs.replace(PRODUCT, name="q", op_name="jit(f)/rematted_computation/
 def test_what_is_computed_again_is_kept():
     """A product that JAX recomputes is left away, and the HBM that its result takes is said."""
     again = structs.replace(AGAIN, streams=(Stream("r", "hbm", 1e6, is_output=True),))
-    found = found_in(PRODUCT, again)["recomputation"]
+    forward = structs.replace(again, name="p", op_name="jit(f)/dot")
+    found = found_in(forward, again)["recomputation"]
     assert found.saved_bytes == -1_000_000
-    assert found.after_ps == simulate(Program(name="p", chip="v5e", steps=(PRODUCT,))).timeline.total_ps
+    assert found.after_ps == simulate(Program(name="p", chip="v5e", steps=(forward,))).timeline.total_ps
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(1, False), (2, True)])
+def test_what_was_cut_up_is_computed_again_if_all_of_it_was(count, is_found):
+    """Halves of a product before, one or both, and all of it in the backward pass."""
+    again = structs.replace(AGAIN, streams=(Stream("r", "hbm", 1e6, is_output=True),))
+    half = structs.replace(PRODUCT, flops=0.5, product_flops=0.5, streams=again.streams)
+    halves = [structs.replace(half, name=f"p{n}") for n in range(count)]
+    assert ("recomputation" in found_in(*halves, again)) == is_found
 
 
 def test_what_a_loop_keeps_goes_out_and_comes_back_each_trip():
