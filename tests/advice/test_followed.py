@@ -58,3 +58,45 @@ def test_what_is_computed_once_is_not_computed_again(differentiated, count, is_f
     assert ("recomputation" in found) == is_found
     followed_ps = takes_ps(differentiated(layers(count, checkpoint=False)), SQUARE, SQUARE)
     assert found.get("recomputation", followed_ps) == pytest.approx(followed_ps, rel=0.05)
+
+
+def recurrent(x, w, h):
+    """Return the last state of a recurrent layer, each of which is a product with the one before."""
+    return jax.lax.scan(lambda h, now: (jnp.tanh(now + h @ w), None), h, x)[0]
+
+
+def in_layers(x, w):
+    """Return what goes through a stack of layers."""
+    return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, w)[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (recurrent, (array(64, 32, 256), array(256, 256), array(32, 256))),
+        (in_layers, (array(128, 1024), array(12, 1024, 1024))),
+    ],
+)
+def test_what_a_trip_reads_while_it_makes_the_next_is_copied(function, arguments):
+    """A product reads all of the state for each element of the next one: no change in the code saves a second place."""
+    assert "copies" not in promises(function, *arguments)
+
+
+def cached(*, reads_old):
+    """Return a function that writes rows into a cache, and reads it each time, as it was or as it is then."""
+
+    def step(state, row):
+        cache, place, total = state
+        new = jax.lax.dynamic_update_slice(cache, row[None], (place, 0))
+        ranks = jnp.sort(new.sum(0))
+        return (new, place + 1, total + jnp.tanh((cache if reads_old else new) * ranks).sum(0)), None
+
+    return lambda cache, rows: jax.lax.scan(step, (cache, 0, jnp.zeros(rows.shape[1:])), rows)[0]
+
+
+def test_a_loop_that_reads_what_it_has_updated_does_not_copy_it():
+    """One that reads its cache as it was copies it before it writes a row."""
+    arguments = array(1024, 1024, dtype="float32"), array(16, 1024, dtype="float32")
+    promised_ps = promises(cached(reads_old=True), *arguments)["copies"]
+    assert promised_ps == takes_ps(cached(reads_old=False), *arguments)
+    assert "copies" not in promises(cached(reads_old=False), *arguments)

@@ -8,6 +8,7 @@ from math import prod
 
 from msgspec import structs
 
+from tpusim.advice.loops import body_of, element_of, handed_as_is
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.cost.models.arrays import array_of
 from tpusim.cost.models.protocols import TileProduct
@@ -32,10 +33,10 @@ def batch_loops(case: Case) -> Iterator[Trial]:
     for loop in case.program.every_step:
         if not isinstance(loop, Loop) or case.share(loop, *loop.body) < LEAST_SHARE or loop.trips < 2 or loop.choices:
             continue
-        body = _body(case, loop)
+        body = body_of(case, loop)
         if body is None or case.module is None or not all(isinstance(step, _KINDS) for step in loop.body):
             continue
-        same = _same(body)
+        same = handed_as_is(body)
         if _is_collecting(case.module, body, same):
             batch = [_batched(step, loop.trips, _unchanging(body, same), body, case.chip) for step in loop.body]
             yield Trial(
@@ -46,29 +47,6 @@ def batch_loops(case: Case) -> Iterator[Trial]:
                 ),
                 **case.places(loop.body),
             )
-
-
-def _body(case: Case, loop: Loop) -> Computation | None:
-    """Return the computation of a loop's body."""
-    instruction = case.instruction(loop)
-    if instruction is None or case.module is None or "body" not in instruction.attributes:
-        return None
-    return case.module[instruction.attributes["body"]]
-
-
-def _same(body: Computation) -> set[int]:
-    """Return the elements of a loop's state that trips hand on as they are."""
-    handed = enumerate(body.operands_of(body.root)) if body.root.opcode == "tuple" else ()
-    return {number for number, made in handed if _element(body, made) == number}
-
-
-def _element(body: Computation, value: Instruction) -> int | None:
-    """Return which element of the loop's state a value is, or a copy of; None for what a trip makes."""
-    while value.opcode in COPIES | VIEWS:
-        value = body[value.operands[0]]
-    if value.opcode != "get-tuple-element" or body[value.operands[0]].opcode != "parameter":
-        return None
-    return int(value.attributes["index"])
 
 
 def _is_collecting(module: Module, body: Computation, same: set[int]) -> bool:
@@ -82,7 +60,7 @@ def _counts(body: Computation, number: int, made: Instruction, same: set[int]) -
     """Return whether an element of the state goes up by as much in each trip."""
     if made.opcode != "add":
         return False
-    sides = [_element(body, one) for one in body.operands_of(made)]
+    sides = [element_of(body, one) for one in body.operands_of(made)]
     steps = [one.opcode == "constant" or side in same for one, side in zip(body.operands_of(made), sides, strict=True)]
     return number in sides and any(steps)
 
@@ -93,17 +71,17 @@ def _collects(module: Module, body: Computation, number: int, made: Instruction)
     if made.opcode == "get-tuple-element":
         leaf, made = int(made.attributes["index"]), body[made.operands[0]]
     operand = in_place_operands(module, made).get(leaf)
-    if operand is None or _element(body, body[made.operands[operand]]) != number:
+    if operand is None or element_of(body, body[made.operands[operand]]) != number:
         return False
     passes_on = COPIES | VIEWS | {"tuple"}
-    readers = [one for one in body if any(_element(body, body[name]) == number for name in one.operands)]
+    readers = [one for one in body if any(element_of(body, body[name]) == number for name in one.operands)]
     later = [user for user, _ in body.users.get(whole.name, ())]
     return all(one is made or one.opcode in passes_on for one in readers) and all(one is body.root for one in later)
 
 
 def _unchanging(body: Computation, same: set[int]) -> set[str]:
     """Return the values of a body that are the same in all trips: copies of what these hand on."""
-    return {one.name for one in body if _element(body, one) in same}
+    return {one.name for one in body if element_of(body, one) in same}
 
 
 def _batched(step: AnyStep, trips: int, same: set[str], body: Computation, chip: Chip) -> AnyStep | None:
