@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpusim.advice.advise import advise
+from tpusim.hardware.load import load_chip
 from tpusim.jax import lower_for
 from tpusim.pipeline.stages import simulate
 
@@ -100,3 +101,38 @@ def test_a_loop_that_reads_what_it_has_updated_does_not_copy_it():
     promised_ps = promises(cached(reads_old=True), *arguments)["copies"]
     assert promised_ps == takes_ps(cached(reads_old=False), *arguments)
     assert "copies" not in promises(cached(reads_old=False), *arguments)
+
+
+def row_by_row(rows, new):
+    """Return an array with its first rows written over, one a trip."""
+    write = jax.lax.dynamic_update_slice
+    return jax.lax.fori_loop(0, len(new), lambda n, rows: write(rows, new[n][None], (n, 0)), rows)
+
+
+@pytest.mark.parametrize("count", [64, 2048])
+def test_what_only_moves_data_moves_all_of_it_at_once(count):
+    """A row of 4 KiB a trip: all of them are read and written, which takes what the HBM takes at least."""
+    arguments = array(16384, 1024, dtype="float32"), array(count, 1024, dtype="float32")
+    one_by_one = jax.jit(row_by_row, donate_argnums=0)
+    promised_ps = promises(one_by_one, *arguments)["batch loops"]
+    at_once = jax.jit(lambda rows, new: rows.at[:count].set(new), donate_argnums=0)
+    assert promised_ps >= 2 * count * 4096 / load_chip("v5e").hbm.bandwidth_bytes_per_second * 1e12
+    assert promised_ps == pytest.approx(takes_ps(at_once, *arguments), rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (lambda row: row * 2 + 1, (2048, 1024)),
+        (jax.nn.softmax, (256, 128, 1024)),
+        (jnp.sort, (64, 1024)),
+        (lambda pair: pair[0] @ pair[1], (64, 2, 128, 128)),
+    ],
+    ids=["scaled", "softmax", "sort", "product"],
+)
+def test_what_is_mapped_saves_what_its_vmap_does(function, shape):
+    """Within a fifth of it, as of the programs that were made worse on purpose."""
+    one = array(*shape, dtype="float32")
+    before_ps = takes_ps(lambda rows: jax.lax.map(function, rows), one)
+    promised_ps = promises(lambda rows: jax.lax.map(function, rows), one)["batch loops"]
+    assert before_ps - promised_ps == pytest.approx(before_ps - takes_ps(jax.vmap(function), one), rel=0.2)

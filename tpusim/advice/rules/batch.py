@@ -9,6 +9,7 @@ from math import prod
 from msgspec import structs
 
 from tpusim.advice.loops import body_of, element_of, handed_as_is
+from tpusim.advice.stacks import best_stack
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.cost.models.arrays import array_of
 from tpusim.cost.models.protocols import TileProduct
@@ -38,13 +39,12 @@ def batch_loops(case: Case) -> Iterator[Trial]:
             continue
         same = handed_as_is(body)
         if _is_collecting(case.module, body, same):
-            batch = [_batched(step, loop.trips, _unchanging(body, same), body, case.chip) for step in loop.body]
+            fixed = _unchanging(body, same)
+            batch = tuple(_batched(step, loop.trips, fixed, body, case.chip) for step in _working(loop))
             yield Trial(
                 what=f"a loop of {loop.trips:,} trips that do not depend on each other",
                 change="work on all of them at once, or on some: vmap for lax.map, scan or fori_loop (batch_size=...)",
-                alternative=with_steps(
-                    case.program, partial(_at_once, loop=loop, batch=tuple(step for step in batch if step is not None))
-                ),
+                alternative=with_steps(case.program, partial(_at_once, loop=loop, batch=batch)),
                 **case.places(loop.body),
             )
 
@@ -84,22 +84,33 @@ def _unchanging(body: Computation, same: set[int]) -> set[str]:
     return {one.name for one in body if element_of(body, one) in same}
 
 
-def _batched(step: AnyStep, trips: int, same: set[str], body: Computation, chip: Chip) -> AnyStep | None:
-    """Return a step that does what all trips of one do; None for what only cuts a trip's part out, or puts it back."""
+def _working(loop: Loop) -> list[AnyStep]:
+    """Return the steps of a trip that are left if there are no trips.
+
+    What cuts a trip's part out, or puts it back, is not: what works on all of them reads and writes them where they
+    lie. Of trips that do nothing else, that is the work.
+    """
+    steps = [step for step in loop.body if not isinstance(step, Kernel) or not step.scalar]
+    work = [step for step in steps if not isinstance(step, Kernel) or step.family != "copy"]
+    return work if any(isinstance(step, Kernel) for step in work) else steps
+
+
+def _batched(step: AnyStep, trips: int, same: set[str], body: Computation, chip: Chip) -> AnyStep:
+    """Return a step that does what all trips of one do."""
     if not isinstance(step, Kernel):
         return step
-    if step.scalar or step.family == "copy":
-        return None
     weights = [one for one in step.streams if one.operand in same and _is_whole(body, one)]
     largest = max(weights, key=lambda one: one.total_bytes, default=None)
     rows = step.flops / 2 / prod(_dimensions(body, largest)) if largest else 0.0
-    whole = structs.replace(step, loops=(), flops=step.flops * trips, product_flops=step.product_flops * trips)
     if largest is None or rows < 1:
-        streams = tuple(one if one in weights else _times(one, trips, chip, fetches=trips) for one in step.streams)
-        return structs.replace(whole, tiles=step.tiles * trips, streams=streams)
+        streams = tuple(one if one in weights else _times(one, trips, chip) for one in step.streams)
+        return best_stack(structs.replace(step, streams=streams), trips, chip, same=weights)
     # What takes a vector, or few rows, past weights takes those of all trips past them: these come in once.
     return structs.replace(
-        whole,
+        step,
+        loops=(),
+        flops=step.flops * trips,
+        product_flops=step.product_flops * trips,
         stages=(),
         vector_loop=VectorLoop(),
         work=_products(_dimensions(body, largest), rows * trips, step, chip) * (1 / step.tiles),
@@ -130,13 +141,12 @@ def _is_whole(body: Computation, stream: Stream) -> bool:
     return isinstance(shape, ArrayShape) and stream.total_bytes >= physical_bytes(shape)
 
 
-def _times(stream: Stream, trips: int, chip: Chip, *, fetches: int = 1, larger: int = 1) -> Stream:
+def _times(stream: Stream, trips: int, chip: Chip, *, larger: int = 1) -> Stream:
     """Return a stream of what all trips move; what has no room in VMEM then lies in HBM."""
     fits = stream.total_bytes * trips <= chip.vmem.capacity_bytes - chip.vmem.kernel_bytes
     return structs.replace(
         stream,
         block_bytes=stream.block_bytes * larger,
-        fetches=stream.fetches * fetches,
         space=HBM if stream.space == VMEM and not fits else stream.space,
     )
 
