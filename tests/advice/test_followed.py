@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpusim.advice.advise import advise
+from tpusim.errors import CapacityError
 from tpusim.hardware.load import load_chip
 from tpusim.jax import lower_for
 from tpusim.pipeline.stages import simulate
@@ -136,3 +137,46 @@ def test_what_is_mapped_saves_what_its_vmap_does(function, shape):
     before_ps = takes_ps(lambda rows: jax.lax.map(function, rows), one)
     promised_ps = promises(lambda rows: jax.lax.map(function, rows), one)["batch loops"]
     assert before_ps - promised_ps == pytest.approx(before_ps - takes_ps(jax.vmap(function), one), rel=0.2)
+
+
+def updated(rows, new, at):
+    """Return an array with some of its rows written over."""
+    return jax.lax.dynamic_update_slice(rows, new, (at, 0))
+
+
+def updated_and_read(rows, new, at):
+    """Return as well what was made of all rows as they were."""
+    return updated(rows, new, at), rows.sum(0)
+
+
+def scaled_ten_times(x):
+    """Return an array that ten trips of a loop have worked on."""
+    return jax.lax.fori_loop(0, 10, lambda _, x: x * 1.5 + 1, x)
+
+
+ROWS, ROW, PLACE = array(16384, 1024, dtype="float32"), array(1, 1024, dtype="float32"), array(dtype="int32")
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (updated, (ROWS, ROW, PLACE)),
+        (updated_and_read, (ROWS, ROW, PLACE)),
+        (scaled_ten_times, (array(16384, 4096, dtype="float32"),)),
+        (jnp.matmul, (array(4096, 4096, dtype="float32"), array(4096, 4096, dtype="float32"))),
+        (scaled_ten_times, (array(1024, 1024, dtype="float32"),)),
+    ],
+)
+def test_what_is_to_be_donated_takes_as_long_as_it_does_then(function, arguments):
+    """What is donated stays in HBM: where that takes longer it is not to be donated."""
+    before_ps = takes_ps(function, *arguments)
+    followed_ps = takes_ps(jax.jit(function, donate_argnums=0), *arguments)
+    promised_ps = promises(function, *arguments).get("donation")
+    assert promised_ps == (None if followed_ps > before_ps else followed_ps)
+
+
+def test_what_does_not_fit_is_donated_though_it_takes_longer():
+    """What is made of 10 GiB beside a loop that is faster in VMEM: what does not fit has no time."""
+    arguments = array(2560, 1024, 1024, dtype="float32"), array(1024, 1024, dtype="float32")
+    with pytest.raises(CapacityError, match=r"10.00 GiB less: donate them: .* of large.1, small.1"):
+        advise(lower_for(lambda large, small: (large * 1.5, scaled_ten_times(small)), *arguments))
