@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from msgspec import structs
@@ -417,6 +418,17 @@ def test_only_trips_that_hand_nothing_on_are_batched(tmp_path, reads, hands, nex
     path = tmp_path / "loop.v5e.hlo.txt"
     path.write_text(text)
     assert ("batch loops" in {finding.rule for finding in advise(path).findings}) == is_found
+
+
+def test_what_is_batched_comes_from_where_it_lies(tmp_path):
+    """Trips that cut 4 MiB out of HBM into VMEM and put as much back: at once they still move 64 MiB either way."""
+    text = LOOP.replace("%READS", "%own").replace("%HANDS", "%last").replace("%FROM", "%all")
+    text = text.replace("%NEXT", "add(%i, %one)").replace("8,128]", "1024,1024]").replace("{1,8,128}", "{1,1024,1024}")
+    near = re.sub(r"(  %(?:cut|own|made|part) = .*?T\(8,128\))", r"\1S(1)", text)
+    path = tmp_path / "loop.v5e.hlo.txt"
+    path.write_text(near)
+    (found,) = (finding for finding in advise(path).findings if finding.rule == "batch loops")
+    assert found.after_ps >= 2 * (64 << 20) / CHIP.hbm.bandwidth_bytes_per_second * 1e12
 
 
 def test_trips_that_are_one_copy_their_state_once(tmp_path):

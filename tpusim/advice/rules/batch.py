@@ -21,7 +21,7 @@ from tpusim.ir.ops import COPIES, VIEWS
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import AnyStep, Copy, Kernel, Loop, Steps, Wait
 from tpusim.program.work import Stream, VectorLoop, Work
-from tpusim.semantics.aliasing import in_place_operands
+from tpusim.semantics.aliasing import behind_views, in_place_operands
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
@@ -40,7 +40,8 @@ def batch_loops(case: Case) -> Iterator[Trial]:
         same = handed_as_is(body)
         if _is_collecting(case.module, body, same):
             fixed = _unchanging(body, same)
-            batch = tuple(_batched(step, loop.trips, fixed, body, case.chip) for step in _working(loop))
+            working = [_from_where_it_lies(step, loop.body, body) for step in _working(loop)]
+            batch = tuple(_batched(step, loop.trips, fixed, body, case.chip) for step in working)
             yield Trial(
                 what=f"a loop of {loop.trips:,} trips that do not depend on each other",
                 change="work on all of them at once, or on some: vmap for lax.map, scan or fori_loop (batch_size=...)",
@@ -93,6 +94,26 @@ def _working(loop: Loop) -> list[AnyStep]:
     steps = [step for step in loop.body if not isinstance(step, Kernel) or not step.scalar]
     work = [step for step in steps if not isinstance(step, Kernel) or step.family != "copy"]
     return work if any(isinstance(step, Kernel) for step in work) else steps
+
+
+def _from_where_it_lies(step: AnyStep, steps: Steps, body: Computation) -> AnyStep:
+    """Return a step that reads and writes in HBM what kernels that only move data bring from it, or take to it."""
+    if not isinstance(step, Kernel) or step.family == "copy":
+        return step
+    moves = [one for one in steps if isinstance(one, Kernel) and one.family == "copy"]
+    far = {
+        _behind(body, stream.operand)
+        for one in moves
+        if any(stream.space == HBM for stream in one.streams)
+        for stream in one.streams
+    }
+    streams = (structs.replace(one, space=HBM) if _behind(body, one.operand) in far else one for one in step.streams)
+    return structs.replace(step, streams=tuple(streams))
+
+
+def _behind(body: Computation, name: str) -> str:
+    """Return the name of the instruction whose value one of a body is a view of."""
+    return behind_views(body, body[name]).name if name in body.by_name else name
 
 
 def _batched(step: AnyStep, trips: int, same: set[str], body: Computation, chip: Chip) -> AnyStep:
