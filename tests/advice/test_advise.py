@@ -171,6 +171,23 @@ def test_what_a_loop_keeps_goes_out_and_comes_back_each_trip():
     assert found.saved_ps == pytest.approx(3 * saved_ps, rel=1e-6)
 
 
+def test_what_was_cut_up_in_a_loop_goes_out_and_comes_back_as_well():
+    """Halves of a product a trip, and all of it in the backward pass: its result is written and read each trip."""
+    out = Stream("r", "vmem", 1e6, is_output=True)
+    again = structs.replace(AGAIN, streams=(out,))
+    half = structs.replace(again, op_name="jit(f)/dot", flops=0.5, product_flops=0.5)
+    halves = tuple(structs.replace(half, name=f"p{n}") for n in range(2))
+    loops = [Loop(name=f"l{len(body)}", opcode="while", trips=3, body=body) for body in (halves, (again,))]
+    found = found_in(*loops)["recomputation"]
+    stack = Stream("s", "hbm", 1e6)
+    there = Kernel(
+        name="o", opcode="copy", streams=(structs.replace(out, is_output=False), structs.replace(stack, is_output=True))
+    )
+    back = structs.replace(there, streams=(stack, out))
+    saved_ps = alone_ps(again, CHIP) - alone_ps(there, CHIP) - alone_ps(back, CHIP)
+    assert found.saved_ps == pytest.approx(3 * saved_ps, rel=1e-6)
+
+
 def test_what_takes_as_long_to_bring_back_is_not_kept_in_a_loop():
     """A product of 17 us a trip, whose result of a hundred megabytes takes 122 us out, and again back."""
     again = structs.replace(AGAIN, streams=(Stream("r", "vmem", 1e8, is_output=True),))

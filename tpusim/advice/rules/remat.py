@@ -144,7 +144,10 @@ def _kept(pairs: Sequence[_Pair], made: Mapping[int, _Product], in_loops: set[in
     behind, instead = defaultdict[int, Steps](tuple), dict[int, Steps]()
     for step, twin, start in pairs:
         n_bytes = made[id(step)].n_bytes
-        if id(step) in in_loops:
+        if id(step) in in_loops and twin is step:
+            # Whichever kernels made it before, all of it is written by them.
+            instead[id(step)] = (_moved(step, made, is_written=True), *_got(step, twin, made))
+        elif id(step) in in_loops:
             instead[id(twin)] = _put(twin, step, made)
             instead[id(step)] = _got(step, twin, made)
         elif start is None or twin is step:
@@ -232,16 +235,25 @@ def _put(kernel: Kernel, other: Kernel, made: Mapping[int, _Product]) -> tuple[K
 
 def _got(kernel: Kernel, other: Kernel, made: Mapping[int, _Product]) -> tuple[Kernel, ...]:
     """Return a kernel that cuts the products of one out of a stack, and what makes of them what that one made."""
+    cut = _moved(kernel, made, is_written=False)
+    if made[id(kernel)].is_all:
+        return (structs.replace(cut, name=kernel.name),)
+    return cut, _rest(kernel, other, made)
+
+
+def _moved(kernel: Kernel, made: Mapping[int, _Product], *, is_written: bool) -> Kernel:
+    """Return a kernel that writes the products of one into a stack, or cuts them out of it."""
     product = made[id(kernel)]
-    cut = Kernel(
-        name=kernel.name if product.is_all else f"{kernel.name}-product",
+    stack: MemorySpace = HBM
+    spaces = (_space(kernel), stack) if is_written else (stack, _space(kernel))
+    return Kernel(
+        name=f"{kernel.name}-{'stack' if is_written else 'product'}",
         opcode="copy",
         needs=kernel.needs,
         tiles=kernel.tiles,
-        streams=(_stream(kernel, product, HBM), _stream(kernel, product, _space(kernel), is_output=True)),
+        streams=(_stream(kernel, product, spaces[0]), _stream(kernel, product, spaces[1], is_output=True)),
         family="copy",
     )
-    return (cut,) if product.is_all else (cut, _rest(kernel, other, made))
 
 
 def _rest(kernel: Kernel, other: Kernel, made: Mapping[int, _Product]) -> Kernel:
