@@ -139,6 +139,12 @@ BLOCKS: Final = Limit("blocks along a matrix", 2**8)
 FEED_SECONDS: Final = Limit("seconds for an item of a feed", 10**6, least=0)
 """Twelve days for one item."""
 
+LONGEST_US: Final = 1e18
+"""Of simulated time: more than thirty thousand years."""
+
+LARGEST_AMOUNT: Final = 1e24
+"""Of dollars for an hour of a chip, and of tokens: figures of what they come to stay finite."""
+
 SEED: Final = Limit("a seed", 2**63 - 1, least=0)
 PROGRAM_BYTES: Final = 1 << 30
 """Of a program, unpacked: 1 GiB, some hundred times the largest known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from msgspec import structs
@@ -140,9 +141,19 @@ AGAIN = structs.replace(PRODUCT, name="q", op_name="jit(f)/rematted_computation/
 def test_what_is_computed_again_is_kept():
     """A product that JAX recomputes is left away, and the HBM that its result takes is said."""
     again = structs.replace(AGAIN, streams=(Stream("r", "hbm", 1e6, is_output=True),))
-    found = found_in(PRODUCT, again)["recomputation"]
+    forward = structs.replace(again, name="p", op_name="jit(f)/dot")
+    found = found_in(forward, again)["recomputation"]
     assert found.saved_bytes == -1_000_000
-    assert found.after_ps == simulate(Program(name="p", chip="v5e", steps=(PRODUCT,))).timeline.total_ps
+    assert found.after_ps == simulate(Program(name="p", chip="v5e", steps=(forward,))).timeline.total_ps
+
+
+@pytest.mark.parametrize(("count", "is_found"), [(1, False), (2, True)])
+def test_what_was_cut_up_is_computed_again_if_all_of_it_was(count, is_found):
+    """Halves of a product before, one or both, and all of it in the backward pass."""
+    again = structs.replace(AGAIN, streams=(Stream("r", "hbm", 1e6, is_output=True),))
+    half = structs.replace(PRODUCT, flops=0.5, product_flops=0.5, streams=again.streams)
+    halves = [structs.replace(half, name=f"p{n}") for n in range(count)]
+    assert ("recomputation" in found_in(*halves, again)) == is_found
 
 
 def test_what_a_loop_keeps_goes_out_and_comes_back_each_trip():
@@ -157,6 +168,23 @@ def test_what_a_loop_keeps_goes_out_and_comes_back_each_trip():
     back = Kernel(name="o", opcode="copy", streams=(structs.replace(stack, is_output=False), out))
     saved_ps = 2 * alone_ps(again, CHIP) - alone_ps(kept, CHIP) - alone_ps(back, CHIP)
     assert found.saved_bytes == -3_000_000
+    assert found.saved_ps == pytest.approx(3 * saved_ps, rel=1e-6)
+
+
+def test_what_was_cut_up_in_a_loop_goes_out_and_comes_back_as_well():
+    """Halves of a product a trip, and all of it in the backward pass: its result is written and read each trip."""
+    out = Stream("r", "vmem", 1e6, is_output=True)
+    again = structs.replace(AGAIN, streams=(out,))
+    half = structs.replace(again, op_name="jit(f)/dot", flops=0.5, product_flops=0.5)
+    halves = tuple(structs.replace(half, name=f"p{n}") for n in range(2))
+    loops = [Loop(name=f"l{len(body)}", opcode="while", trips=3, body=body) for body in (halves, (again,))]
+    found = found_in(*loops)["recomputation"]
+    stack = Stream("s", "hbm", 1e6)
+    there = Kernel(
+        name="o", opcode="copy", streams=(structs.replace(out, is_output=False), structs.replace(stack, is_output=True))
+    )
+    back = structs.replace(there, streams=(stack, out))
+    saved_ps = alone_ps(again, CHIP) - alone_ps(there, CHIP) - alone_ps(back, CHIP)
     assert found.saved_ps == pytest.approx(3 * saved_ps, rel=1e-6)
 
 
@@ -407,6 +435,17 @@ def test_only_trips_that_hand_nothing_on_are_batched(tmp_path, reads, hands, nex
     path = tmp_path / "loop.v5e.hlo.txt"
     path.write_text(text)
     assert ("batch loops" in {finding.rule for finding in advise(path).findings}) == is_found
+
+
+def test_what_is_batched_comes_from_where_it_lies(tmp_path):
+    """Trips that cut 4 MiB out of HBM into VMEM and put as much back: at once they still move 64 MiB either way."""
+    text = LOOP.replace("%READS", "%own").replace("%HANDS", "%last").replace("%FROM", "%all")
+    text = text.replace("%NEXT", "add(%i, %one)").replace("8,128]", "1024,1024]").replace("{1,8,128}", "{1,1024,1024}")
+    near = re.sub(r"(  %(?:cut|own|made|part) = .*?T\(8,128\))", r"\1S(1)", text)
+    path = tmp_path / "loop.v5e.hlo.txt"
+    path.write_text(near)
+    (found,) = (finding for finding in advise(path).findings if finding.rule == "batch loops")
+    assert found.after_ps >= 2 * (64 << 20) / CHIP.hbm.bandwidth_bytes_per_second * 1e12
 
 
 def test_trips_that_are_one_copy_their_state_once(tmp_path):

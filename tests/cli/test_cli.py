@@ -289,12 +289,27 @@ def test_numbers_are_written_as_people_write_them(capsys, arguments, flag, text)
     assert f"argument {flag}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["-5", "0", "nan", "inf", "soon"])
-def test_a_timeout_is_above_zero(capsys, text):
+@pytest.mark.parametrize("text", ["-5", "0", "nan", "inf", "soon", "1e19", "1e400"])
+def test_a_timeout_is_above_zero_and_ends(capsys, text):
     """The simulated time that a run may take."""
     with pytest.raises(SystemExit, match="2"):
         main(["run", MLP, f"--timeout={text}"])
-    assert "expected a number above 0" in capsys.readouterr().err
+    assert f"expected a number above 0 and at most 1e+18, found '{text}'" in capsys.readouterr().err
+
+
+def test_a_timeout_is_shown_as_it_is_given(capsys):
+    """However short it is."""
+    assert main(["run", MLP, "--timeout=1e-300"]) == 1
+    assert "not done after the 1e-300 us of --timeout" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--price", "--tokens"])
+@pytest.mark.parametrize("text", ["-1", "nan", "1e25", "1e308", "1e400"])
+def test_amounts_have_one_range(capsys, option, text):
+    """Whichever end of it a number is beyond."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", MLP, f"{option}={text}"])
+    assert f"argument {option}: expected a number from 0 to 1e+24, found '{text}'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -29,13 +29,14 @@ def record_of(*steps, apart: bool = True):
     return next(record for record in records if record.name == "c")
 
 
-@pytest.mark.parametrize(("is_async", "waited_ps"), [(False, LATENCY_PS), (True, 0)])
-def test_the_core_waits_for_the_hops_of_its_own_collectives_alone(is_async, waited_ps):
-    """Two chips have one message on their links, and the core is kept as long as it waits for launch and hop."""
+@pytest.mark.parametrize("is_async", [False, True])
+def test_launch_and_hops_keep_no_link_busy(is_async):
+    """Two chips have one message on their links, whether the core waits for it or not: its bytes at the peak rate."""
     send = collective("collective-permute", N_BYTES, pairs=((0, 1),), is_async=is_async)
     peak = CHIP.ici.links * CHIP.ici.link_bytes_per_second
-    busy_ps = N_BYTES / 2 / peak * PS_PER_SECOND
-    assert record_of(send, *[DONE] * is_async).units["ici"] == pytest.approx(busy_ps + waited_ps, abs=1)
+    record = record_of(send, *[DONE] * is_async)
+    assert record.units["ici"] == pytest.approx(N_BYTES / 2 / peak * PS_PER_SECOND, abs=1)
+    assert record.duration_ps > LATENCY_PS
 
 
 @pytest.mark.parametrize(("name", "cores"), [("v5e:2x2", 1), ("v4-megacore:2x2x1", 2)])

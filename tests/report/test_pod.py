@@ -114,4 +114,4 @@ def test_programs_run_side_by_side(capsys):
 def test_a_run_out_of_time_is_refused(capsys):
     """The message says where the devices are."""
     assert main(["run", str(PIPELINE), "--timeout", "5", "--quiet"]) == 1
-    assert "not done after the 5.000 us of --timeout: device 0 is at" in capsys.readouterr().err
+    assert "not done after the 5 us of --timeout: device 0 is at" in capsys.readouterr().err

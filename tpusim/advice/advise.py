@@ -117,8 +117,13 @@ def _findings(
 
 
 def _helps(finding: Finding, case: Case) -> bool:
-    """Return whether a change saves time, or memory without time: of the HBM, or much of what a large program needs."""
+    """Return whether a change saves time, or memory: of the HBM, or much of what a large program needs.
+
+    Of one that fits, no memory that costs time.
+    """
     small = LEAST_SHARE * case.chip.hbm.available_bytes
     peak = case.peak_hbm_bytes
     least = min(small, _LEAST_OF_PEAK * peak) if peak >= small else small
-    return finding.share >= LEAST_SHARE or (finding.saved_ps >= 0 and finding.saved_bytes >= least)
+    return finding.share >= LEAST_SHARE or (
+        finding.saved_bytes >= least and (finding.saved_ps >= 0 or case.room_bytes < 0)
+    )

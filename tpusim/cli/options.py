@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from tpusim.errors import ConfigError
-from tpusim.limits import COUNT
+from tpusim.limits import COUNT, LARGEST_AMOUNT, LONGEST_US
 
 Option = Callable[[Any], None]
 """Adds itself to a parser."""
@@ -194,11 +194,19 @@ def number(text: str) -> int:
     return found
 
 
-def positive(text: str) -> float:
-    """Return a number above 0; argparse reports anything else."""
+def microseconds(text: str) -> float:
+    """Return a simulated time above 0; argparse reports anything else."""
     found = float(text) if re.fullmatch(_REAL, text) else 0.0
-    if not 0 < found < inf:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
+    if not 0 < found <= LONGEST_US:
+        raise argparse.ArgumentTypeError(f"expected a number above 0 and at most {LONGEST_US:g}, found {text!r}")
+    return found
+
+
+def amount(text: str) -> float:
+    """Return a price, or a number of tokens; argparse reports anything else."""
+    found = float(text) if re.fullmatch(_REAL, text) else inf
+    if not 0 <= found <= LARGEST_AMOUNT:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to {LARGEST_AMOUNT:g}, found {text!r}")
     return found
 
 

@@ -43,7 +43,7 @@ from tpusim.machine.waits import Standing, deadlock_message, whereabouts
 from tpusim.machine.world import World
 from tpusim.program.module import Program, most_executions
 from tpusim.timeline.records import CORE, LinkUse, PodRun, Record, Timeline
-from tpusim.units import PS_PER_US, seconds_to_ps
+from tpusim.units import PS_PER_SECOND, PS_PER_US, seconds_to_ps
 
 __all__ = ["DEFAULT_OPTIONS", "RunOptions", "simulate_pod", "simulate_program"]
 
@@ -154,10 +154,10 @@ class _Run:
             world.env.run(until=limit_ps)
         if world.split or all(end.triggered for end in self._ends):
             return world.split
-        if limit_ps is not None and world.env.peek() != float("inf"):
+        if timeout_seconds is not None and world.env.peek() != float("inf"):
+            limit_us = timeout_seconds * PS_PER_SECOND / PS_PER_US
             raise SimulationError(
-                f"not done after the {limit_ps / PS_PER_US:,.3f} us of --timeout: {whereabouts(self._standings())}; "
-                "allow more time"
+                f"not done after the {limit_us:.12g} us of --timeout: {whereabouts(self._standings())}; allow more time"
             )
         if any(len(cohort.members) > 1 for cohort in world.cohorts):
             # A message about devices that wait for each other is of single ones.

@@ -24,7 +24,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module, with_devices, with_own_names
 from tpusim.ir.ops import OPERATIONS
-from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, SEED, check_count, is_number
+from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, LONGEST_US, SEED, check_count, is_number
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.capacity import check_capacity
 from tpusim.pipeline.chip_choice import (
@@ -57,9 +57,6 @@ Progress = Callable[[Record], None]
 _LOWERED = "expected HLO text, found a lowered program, which is compiled already"
 
 PRECISIONS = ("tpu", "exact")
-
-_LONGEST_US = 1e18
-"""Of simulated time: more than thirty thousand years."""
 
 
 class Prepared(NamedTuple):
@@ -166,8 +163,8 @@ def simulate(
     check_topology(slice_, programs, machine)
     for one in () if allow_overflow else every:
         check_capacity(one.program, machine, one.others)
-    if timeout_us is not None and not (is_number(timeout_us, _LONGEST_US) and timeout_us):
-        wanted = f"microseconds above 0 and at most {_LONGEST_US:g}"
+    if timeout_us is not None and not (is_number(timeout_us, LONGEST_US) and timeout_us):
+        wanted = f"microseconds above 0 and at most {LONGEST_US:g}"
         raise ConfigError(f"timeout: expected {wanted}, found {timeout_us!r:.80}")
     timeout_seconds = None if timeout_us is None else timeout_us * 1e-6
     paces = [_pace(pace) for pace in (infeed, outfeed)]

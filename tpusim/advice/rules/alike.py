@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from tpusim.advice.stacks import best_stack
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises, are_made_of
-from tpusim.cost.tile import alone_ps
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM
 from tpusim.ir.ops import COPIES
@@ -115,29 +115,7 @@ def _best_stack(group: _Group, copies: set[str], chip: Chip) -> Kernel:
         stays = stream.operand not in copies and stream.total_bytes * count <= room
         return stream if stays else structs.replace(stream, space=HBM)
 
-    one = structs.replace(one, streams=tuple(map(spread, one.streams)))
-    stacks = [_stack(one, count, at_once) for at_once in range(1, count + 1) if count % at_once == 0]
-    fits = [stack for stack in stacks if stack.vmem_bytes <= chip.vmem.kernel_bytes]
-    return min(fits or stacks[:1], key=lambda stack: alone_ps(stack, chip))
-
-
-def _stack(one: Kernel, count: int, at_once: int) -> Kernel:
-    """Return a kernel that does a ``count`` of times what one does, some of them in each tile."""
-    return structs.replace(
-        one,
-        tiles=one.tiles * count // at_once,
-        loops=(),
-        work=one.work * at_once,
-        stages=tuple(stage * at_once for stage in one.stages),
-        vector_loop=structs.replace(one.vector_loop, turns=one.vector_loop.turns * at_once),
-        streams=tuple(
-            structs.replace(s, block_bytes=s.block_bytes * at_once, fetches=s.fetches * count // at_once)
-            for s in one.streams
-        ),
-        flops=one.flops * count,
-        product_flops=one.product_flops * count,
-        scoped_vmem_bytes=0,
-    )
+    return best_stack(structs.replace(one, streams=tuple(map(spread, one.streams))), count, chip)
 
 
 def _stacked(steps: Steps, stacks: _Stacks) -> Steps:

@@ -8,6 +8,8 @@ from math import prod
 
 from msgspec import structs
 
+from tpusim.advice.loops import body_of, element_of, handed_as_is
+from tpusim.advice.stacks import best_stack
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.cost.models.arrays import array_of
 from tpusim.cost.models.protocols import TileProduct
@@ -19,7 +21,7 @@ from tpusim.ir.ops import COPIES, VIEWS
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import AnyStep, Copy, Kernel, Loop, Steps, Wait
 from tpusim.program.work import Stream, VectorLoop, Work
-from tpusim.semantics.aliasing import in_place_operands
+from tpusim.semantics.aliasing import behind_views, in_place_operands
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
@@ -32,43 +34,20 @@ def batch_loops(case: Case) -> Iterator[Trial]:
     for loop in case.program.every_step:
         if not isinstance(loop, Loop) or case.share(loop, *loop.body) < LEAST_SHARE or loop.trips < 2 or loop.choices:
             continue
-        body = _body(case, loop)
+        body = body_of(case, loop)
         if body is None or case.module is None or not all(isinstance(step, _KINDS) for step in loop.body):
             continue
-        same = _same(body)
+        same = handed_as_is(body)
         if _is_collecting(case.module, body, same):
-            batch = [_batched(step, loop.trips, _unchanging(body, same), body, case.chip) for step in loop.body]
+            fixed = _unchanging(body, same)
+            working = [_from_where_it_lies(step, loop.body, body) for step in _working(loop)]
+            batch = tuple(_batched(step, loop.trips, fixed, body, case.chip) for step in working)
             yield Trial(
                 what=f"a loop of {loop.trips:,} trips that do not depend on each other",
                 change="work on all of them at once, or on some: vmap for lax.map, scan or fori_loop (batch_size=...)",
-                alternative=with_steps(
-                    case.program, partial(_at_once, loop=loop, batch=tuple(step for step in batch if step is not None))
-                ),
+                alternative=with_steps(case.program, partial(_at_once, loop=loop, batch=batch)),
                 **case.places(loop.body),
             )
-
-
-def _body(case: Case, loop: Loop) -> Computation | None:
-    """Return the computation of a loop's body."""
-    instruction = case.instruction(loop)
-    if instruction is None or case.module is None or "body" not in instruction.attributes:
-        return None
-    return case.module[instruction.attributes["body"]]
-
-
-def _same(body: Computation) -> set[int]:
-    """Return the elements of a loop's state that trips hand on as they are."""
-    handed = enumerate(body.operands_of(body.root)) if body.root.opcode == "tuple" else ()
-    return {number for number, made in handed if _element(body, made) == number}
-
-
-def _element(body: Computation, value: Instruction) -> int | None:
-    """Return which element of the loop's state a value is, or a copy of; None for what a trip makes."""
-    while value.opcode in COPIES | VIEWS:
-        value = body[value.operands[0]]
-    if value.opcode != "get-tuple-element" or body[value.operands[0]].opcode != "parameter":
-        return None
-    return int(value.attributes["index"])
 
 
 def _is_collecting(module: Module, body: Computation, same: set[int]) -> bool:
@@ -82,7 +61,7 @@ def _counts(body: Computation, number: int, made: Instruction, same: set[int]) -
     """Return whether an element of the state goes up by as much in each trip."""
     if made.opcode != "add":
         return False
-    sides = [_element(body, one) for one in body.operands_of(made)]
+    sides = [element_of(body, one) for one in body.operands_of(made)]
     steps = [one.opcode == "constant" or side in same for one, side in zip(body.operands_of(made), sides, strict=True)]
     return number in sides and any(steps)
 
@@ -93,35 +72,66 @@ def _collects(module: Module, body: Computation, number: int, made: Instruction)
     if made.opcode == "get-tuple-element":
         leaf, made = int(made.attributes["index"]), body[made.operands[0]]
     operand = in_place_operands(module, made).get(leaf)
-    if operand is None or _element(body, body[made.operands[operand]]) != number:
+    if operand is None or element_of(body, body[made.operands[operand]]) != number:
         return False
     passes_on = COPIES | VIEWS | {"tuple"}
-    readers = [one for one in body if any(_element(body, body[name]) == number for name in one.operands)]
+    readers = [one for one in body if any(element_of(body, body[name]) == number for name in one.operands)]
     later = [user for user, _ in body.users.get(whole.name, ())]
     return all(one is made or one.opcode in passes_on for one in readers) and all(one is body.root for one in later)
 
 
 def _unchanging(body: Computation, same: set[int]) -> set[str]:
     """Return the values of a body that are the same in all trips: copies of what these hand on."""
-    return {one.name for one in body if _element(body, one) in same}
+    return {one.name for one in body if element_of(body, one) in same}
 
 
-def _batched(step: AnyStep, trips: int, same: set[str], body: Computation, chip: Chip) -> AnyStep | None:
-    """Return a step that does what all trips of one do; None for what only cuts a trip's part out, or puts it back."""
+def _working(loop: Loop) -> list[AnyStep]:
+    """Return the steps of a trip that are left if there are no trips.
+
+    What cuts a trip's part out, or puts it back, is not: what works on all of them reads and writes them where they
+    lie. Of trips that do nothing else, that is the work.
+    """
+    steps = [step for step in loop.body if not isinstance(step, Kernel) or not step.scalar]
+    work = [step for step in steps if not isinstance(step, Kernel) or step.family != "copy"]
+    return work if any(isinstance(step, Kernel) for step in work) else steps
+
+
+def _from_where_it_lies(step: AnyStep, steps: Steps, body: Computation) -> AnyStep:
+    """Return a step that reads and writes in HBM what kernels that only move data bring from it, or take to it."""
+    if not isinstance(step, Kernel) or step.family == "copy":
+        return step
+    moves = [one for one in steps if isinstance(one, Kernel) and one.family == "copy"]
+    far = {
+        _behind(body, stream.operand)
+        for one in moves
+        if any(stream.space == HBM for stream in one.streams)
+        for stream in one.streams
+    }
+    streams = (structs.replace(one, space=HBM) if _behind(body, one.operand) in far else one for one in step.streams)
+    return structs.replace(step, streams=tuple(streams))
+
+
+def _behind(body: Computation, name: str) -> str:
+    """Return the name of the instruction whose value one of a body is a view of."""
+    return behind_views(body, body[name]).name if name in body.by_name else name
+
+
+def _batched(step: AnyStep, trips: int, same: set[str], body: Computation, chip: Chip) -> AnyStep:
+    """Return a step that does what all trips of one do."""
     if not isinstance(step, Kernel):
         return step
-    if step.scalar or step.family == "copy":
-        return None
     weights = [one for one in step.streams if one.operand in same and _is_whole(body, one)]
     largest = max(weights, key=lambda one: one.total_bytes, default=None)
     rows = step.flops / 2 / prod(_dimensions(body, largest)) if largest else 0.0
-    whole = structs.replace(step, loops=(), flops=step.flops * trips, product_flops=step.product_flops * trips)
     if largest is None or rows < 1:
-        streams = tuple(one if one in weights else _times(one, trips, chip, fetches=trips) for one in step.streams)
-        return structs.replace(whole, tiles=step.tiles * trips, streams=streams)
+        streams = tuple(one if one in weights else _times(one, trips, chip) for one in step.streams)
+        return best_stack(structs.replace(step, streams=streams), trips, chip, same=weights)
     # What takes a vector, or few rows, past weights takes those of all trips past them: these come in once.
     return structs.replace(
-        whole,
+        step,
+        loops=(),
+        flops=step.flops * trips,
+        product_flops=step.product_flops * trips,
         stages=(),
         vector_loop=VectorLoop(),
         work=_products(_dimensions(body, largest), rows * trips, step, chip) * (1 / step.tiles),
@@ -152,13 +162,12 @@ def _is_whole(body: Computation, stream: Stream) -> bool:
     return isinstance(shape, ArrayShape) and stream.total_bytes >= physical_bytes(shape)
 
 
-def _times(stream: Stream, trips: int, chip: Chip, *, fetches: int = 1, larger: int = 1) -> Stream:
+def _times(stream: Stream, trips: int, chip: Chip, *, larger: int = 1) -> Stream:
     """Return a stream of what all trips move; what has no room in VMEM then lies in HBM."""
     fits = stream.total_bytes * trips <= chip.vmem.capacity_bytes - chip.vmem.kernel_bytes
     return structs.replace(
         stream,
         block_bytes=stream.block_bytes * larger,
-        fetches=stream.fetches * fetches,
         space=HBM if stream.space == VMEM and not fits else stream.space,
     )
 

@@ -8,18 +8,19 @@ from functools import partial
 
 from msgspec import structs
 
+from tpusim.advice.loops import element_of, handed_as_is, is_updated
 from tpusim.advice.rules.donation import copies_to_donate
 from tpusim.advice.rules.padding import Size, mended, worst_stored
 from tpusim.advice.rules.small_kernels import latency_bound
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.hardware.units import HBM
-from tpusim.ir.module import Module
+from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import FREE, INDEXED, JOINS, OPERATIONS, RELAYOUTS, SLICES, Category
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Loop, Steps
 from tpusim.program.work import Stream
 from tpusim.semantics.aliasing import behind_views
-from tpusim.shapes.shape import ArrayShape, Shape
+from tpusim.shapes.shape import ArrayShape
 
 _MOST_GROUPS = 4
 
@@ -27,6 +28,7 @@ _LAYS_OUT = FREE | RELAYOUTS | {"fusion"}
 """Opcodes of kernels that make of an array the same one, perhaps in another layout."""
 
 _AS_IT_IS, _ELSEWHERE = "copy in the same layout", "copy to another memory"
+_OF_STATE = "copy of what a loop updates"
 
 _CHANGES = {
     "dynamic-update-slice": "donate the array (donate_argnums, or carry it in the loop) and write only what changes",
@@ -34,6 +36,7 @@ _CHANGES = {
     "transpose": "keep the array in one order of dimensions: swap the axes where it is made (einsum, swapaxes)",
     "copy": "keep the array in one order of dimensions: swap the axes where it is made",
     _AS_IT_IS: "let the array be written over: donate it (donate_argnums), or read it no more once it is updated",
+    _OF_STATE: "read the array no more in a trip once it is updated: read what it was updated to",
     "concatenate": "write the parts into one array where they are made, instead of joining them",
 }
 """By what a kernel does with its array, the first that it has."""
@@ -77,6 +80,8 @@ def _removable(case: Case) -> Iterator[Kernel]:
     for step in every_step:
         if not isinstance(step, Kernel) or step.family != "copy" or step.name in donated or not (read := _moved(step)):
             continue
+        if _is_loop_state(case, step, is_looped=id(step) in looped):
+            continue
         opcodes = _opcodes(case, step)
         is_needed = step.name in results and (not opcodes & JOINS or _is_argument(case, step, read))
         # In a loop all of an array is gone through; a place that is an argument looks one part of it up.
@@ -84,6 +89,28 @@ def _removable(case: Case) -> Iterator[Kernel]:
         moves_parts = opcodes <= _LAYS_OUT | SLICES | JOINS and not is_needed and not is_looked_up
         if opcodes <= _LAYS_OUT or moves_parts:
             yield step
+
+
+def _is_loop_state(case: Case, step: Kernel, *, is_looped: bool) -> bool:
+    """Return whether a copy makes an array that a loop hands from trip to trip, which no change in the code saves.
+
+    A trip reads all of the array while it writes the next one, or the first trip finds it in its memory.
+    """
+    instruction = case.instruction(step)
+    if instruction is None or case.module is None or instruction.opcode != "copy":
+        return False
+    home = case.homes[step.name]
+    kind = _kind_of_copy(home, instruction)
+    users = [user for user, _ in home.users.get(step.name, ())]
+    held = {holder.opcode for user in users if user.opcode == "tuple" for holder, _ in home.users.get(user.name, ())}
+    if kind == _ELSEWHERE and "while" in held:
+        return True
+    if kind not in (_AS_IT_IS, _ELSEWHERE) or not is_looped:
+        return False
+    if home.root in users:
+        return True
+    number = element_of(home, instruction)
+    return number is not None and number not in handed_as_is(home) and not is_updated(case.module, home, number)
 
 
 def _results(module: Module) -> frozenset[str]:
@@ -162,7 +189,11 @@ def _kind(case: Case, step: Kernel) -> str:
     """Return the opcode that says best what a kernel does with its array: the framework's, else the compiler's."""
     said, instruction = _said(step.op_name), case.instruction(step)
     if said not in _CHANGES and instruction is not None and instruction.opcode == "copy":
-        return _kind_of_copy(case.homes[step.name].operands_of(instruction)[0].shape, instruction.shape)
+        home = case.homes[step.name]
+        kind = _kind_of_copy(home, instruction)
+        # Only arguments of the program can be donated.
+        is_inner = case.module is not None and home is not case.module.entry
+        return _OF_STATE if is_inner and kind == _AS_IT_IS else kind
     if said in _CHANGES or instruction is None or case.module is None:
         return said if said in _CHANGES else step.opcode
     inside = [one.opcode for name in instruction.called_computations for one in case.module[name]] or [step.opcode]
@@ -174,7 +205,8 @@ def _kind(case: Case, step: Kernel) -> str:
     return known or next((opcode for opcode in inside if OPERATIONS[opcode].category is Category.DATA), step.opcode)
 
 
-def _kind_of_copy(given: Shape, made: Shape) -> str:
+def _kind_of_copy(home: Computation, copy: Instruction) -> str:
+    given, made = home[copy.operands[0]].shape, copy.shape
     if not isinstance(given, ArrayShape) or not isinstance(made, ArrayShape):
         return "copy"
     old, new = given.actual_layout, made.actual_layout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -39,7 +39,8 @@ class _Pair(NamedTuple):
 def donation(case: Case) -> Iterator[Trial]:
     """Propose to donate arguments of the shape of results, where the peak of HBM or the time is then lower.
 
-    What is updated in place lies where the argument does, and is neither copied before nor behind.
+    What is updated in place lies where the argument does, and is neither copied before nor behind. What tpusim has
+    compiled it compiles once more: an array that is donated stays in HBM, so that a run may take longer.
     """
     module = case.module
     if module is None or not module.is_scheduled:
@@ -47,25 +48,36 @@ def donation(case: Case) -> Iterator[Trial]:
     pairs = _pairs(module)
     if not pairs:
         return
-    aliases = (*module.attributes.get("input_output_alias", ()), *(pair.alias for pair in pairs))
-    donated = structs.replace(module, attributes=module.attributes | {"input_output_alias": aliases})
     try:
-        after = memory(donated, case.chip, topology=case.topology).use.peak_hbm_bytes
+        after = memory(_donated(module, pairs), case.chip, topology=case.topology).use.peak_hbm_bytes
     except TpusimError:
         return
     copied = sorted((pair for pair in pairs if pair.copies), key=lambda pair: pair.name)
     saved = case.peak_hbm_bytes - after
     if saved > 0 or copied:
-        names = [pair.name for pair in (copied or pairs)]
+        names = [pair.name for pair in (*copied, *(pair for pair in pairs if not pair.copies))]
         at = f"; to update them {len(copied)} of these are copied" if copied else ""
         yield Trial(
             what=f"{len(pairs)} results have the shape of arguments that are not donated{at}",
             change=f"donate them: jax.jit(..., donate_argnums=...) of {', '.join(names[:SHOWN])}",
             ops=tuple(names[:SHOWN]),
             source=_source(case.program, copied),
-            alternative=_in_place(case.program, copied) if copied else None,
+            alternative=_alternative(case, pairs, copied),
             saved_bytes=max(0, saved),
         )
+
+
+def _alternative(case: Case, pairs: Sequence[_Pair], copied: list[_Pair]) -> Program | Module | None:
+    """Return the program with its arguments donated; None where only its memory is known then."""
+    if case.result.schedule == "compiled" and case.front_end is not None:
+        return _donated(case.front_end, pairs)
+    return _in_place(case.program, copied) if copied else None
+
+
+def _donated(module: Module, pairs: Sequence[_Pair]) -> Module:
+    """Return a module of which results lie in arguments, beside those that do already."""
+    aliases = (*module.attributes.get("input_output_alias", ()), *(pair.alias for pair in pairs))
+    return structs.replace(module, attributes=module.attributes | {"input_output_alias": aliases})
 
 
 def copies_to_donate(module: Module) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises, products_of
+from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises, are_made_of, products_of
 from tpusim.cost.tile import alone_ps
 from tpusim.hardware.units import HBM, VMEM, MemorySpace
 from tpusim.ir.frames import is_differentiated, is_recomputed
@@ -43,7 +43,10 @@ class _Kept(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """A product that is computed again, its ``twin`` before or else itself, and behind what its copy may ``start``."""
+    """A product that is computed again, its ``twin`` before, and behind what its copy may ``start``.
+
+    What was computed before in another form, cut up or with another product, is its own twin.
+    """
 
     step: Kernel
     twin: Kernel
@@ -63,7 +66,9 @@ def recomputation(case: Case) -> Iterator[Trial]:
     counts = {id(step): count for step, count in walk(case.program.steps)}
     in_loops = {id(step) for step in again if counts.get(id(step), 1) > 1}
     made = {id(step): one for step in kernels if step.product_flops and (one := _product(case, step)) is not None}
-    pairs = list(_paired([step for step in kernels if id(step) in made], set(map(id, again)), made))
+    products = [step for step in kernels if id(step) in made]
+    pairs = list(_paired(products, set(map(id, again)), made, counts))
+    alone = {id(step) for step in again if id(step) in made} - {id(pair.step) for pair in pairs}
     policy = "dots_saveable"
     batched = [pair for pair in pairs if id(pair.step) in in_loops and made[id(pair.step)].is_batched]
     if batched and not _pays(batched, made, counts, case):
@@ -74,7 +79,8 @@ def recomputation(case: Case) -> Iterator[Trial]:
     if case.share(*found) < LEAST_SHARE or kept_bytes > case.room_bytes or not _pays(looped, made, counts, case):
         return
     kept = _kept(pairs, made, in_loops)
-    gone: dict[int, Steps] = {id(step): () for step in again if id(step) not in in_loops}
+    stay = in_loops | _with_products(case, again, alone)
+    gone: dict[int, Steps] = {id(step): () for step in again if id(step) not in stay}
     keep = f"give jax.checkpoint policy=jax.checkpoint_policies.{policy}"
     yield Trial(
         what=f"{len(found)} products are computed again that there is room to keep",
@@ -138,7 +144,10 @@ def _kept(pairs: Sequence[_Pair], made: Mapping[int, _Product], in_loops: set[in
     behind, instead = defaultdict[int, Steps](tuple), dict[int, Steps]()
     for step, twin, start in pairs:
         n_bytes = made[id(step)].n_bytes
-        if id(step) in in_loops:
+        if id(step) in in_loops and twin is step:
+            # Whichever kernels made it before, all of it is written by them.
+            instead[id(step)] = (_moved(step, made, is_written=True), *_got(step, twin, made))
+        elif id(step) in in_loops:
             instead[id(twin)] = _put(twin, step, made)
             instead[id(step)] = _got(step, twin, made)
         elif start is None or twin is step:
@@ -154,8 +163,13 @@ def _kept(pairs: Sequence[_Pair], made: Mapping[int, _Product], in_loops: set[in
     return _Kept(instead, behind)
 
 
-def _paired(products: Sequence[Kernel], again: set[int], made: Mapping[int, _Product]) -> Iterator[_Pair]:
-    """Yield the products that are computed ``again``, by identity, in their order."""
+def _paired(
+    products: Sequence[Kernel], again: set[int], made: Mapping[int, _Product], counts: Mapping[int, int]
+) -> Iterator[_Pair]:
+    """Yield the products that are computed ``again``, by identity, in their order.
+
+    What was not computed before, since only the backward pass reads it, is computed once, whatever it is called.
+    """
 
     def key(one: Kernel) -> tuple[str, float, int]:
         return one.source, one.product_flops, made[id(one)].n_bytes
@@ -164,16 +178,40 @@ def _paired(products: Sequence[Kernel], again: set[int], made: Mapping[int, _Pro
     for one in products:
         if id(one) not in again and not is_differentiated(one.op_name):
             left[key(one)].append(one)
+    # The backward pass goes the other way.
+    twins = {id(one): left[key(one)].pop() for one in products if id(one) in again and left[key(one)]}
+    # A compiler may cut a product up, or make two of them in one kernel: operations of its line are left then.
+    rest: dict[str, float] = defaultdict(float)
+    for one in (one for some in left.values() for one in some):
+        rest[one.source] += one.product_flops * counts.get(id(one), 1)
     start, is_behind = None, False
     for one in products:
         if id(one) in again:
-            # The backward pass goes the other way.
-            twins = left[key(one)]
-            yield _Pair(one, twins.pop() if twins else one, start)
-            is_behind = True
+            flops = one.product_flops * counts.get(id(one), 1)
+            if id(one) not in twins and rest[one.source] >= flops:
+                twins[id(one)] = one
+                rest[one.source] -= flops
+            if id(one) in twins:
+                yield _Pair(one, twins[id(one)], start)
+                is_behind = True
         elif is_behind:
             # Behind this one a copy does not hold up what is waited for first.
             start, is_behind = one, False
+
+
+def _with_products(case: Case, again: Sequence[Kernel], alone: set[int]) -> set[int]:
+    """Return which of some kernels, by identity, are products that nothing keeps, make what these read, or read them.
+
+    Of a lowered program, which does not say what reads what, all stay if there are such products.
+    """
+    stay = set(alone)
+    for home in {id(home): home for step in again if (home := case.homes.get(step.name))}.values():
+        inside = [step for step in again if case.homes[step.name] is home]
+        names = {step.name for step in inside if id(step) in alone}
+        asked = [pair for step in inside for pair in ((names, {step.name}), ({step.name}, names))]
+        found = are_made_of(home, asked)
+        stay |= {id(step) for step, *is_with in zip(inside, found[::2], found[1::2], strict=True) if any(is_with)}
+    return stay if case.homes or not alone else stay | set(map(id, again))
 
 
 def _put(kernel: Kernel, other: Kernel, made: Mapping[int, _Product]) -> tuple[Kernel, ...]:
@@ -197,16 +235,25 @@ def _put(kernel: Kernel, other: Kernel, made: Mapping[int, _Product]) -> tuple[K
 
 def _got(kernel: Kernel, other: Kernel, made: Mapping[int, _Product]) -> tuple[Kernel, ...]:
     """Return a kernel that cuts the products of one out of a stack, and what makes of them what that one made."""
+    cut = _moved(kernel, made, is_written=False)
+    if made[id(kernel)].is_all:
+        return (structs.replace(cut, name=kernel.name),)
+    return cut, _rest(kernel, other, made)
+
+
+def _moved(kernel: Kernel, made: Mapping[int, _Product], *, is_written: bool) -> Kernel:
+    """Return a kernel that writes the products of one into a stack, or cuts them out of it."""
     product = made[id(kernel)]
-    cut = Kernel(
-        name=kernel.name if product.is_all else f"{kernel.name}-product",
+    stack: MemorySpace = HBM
+    spaces = (_space(kernel), stack) if is_written else (stack, _space(kernel))
+    return Kernel(
+        name=f"{kernel.name}-{'stack' if is_written else 'product'}",
         opcode="copy",
         needs=kernel.needs,
         tiles=kernel.tiles,
-        streams=(_stream(kernel, product, HBM), _stream(kernel, product, _space(kernel), is_output=True)),
+        streams=(_stream(kernel, product, spaces[0]), _stream(kernel, product, spaces[1], is_output=True)),
         family="copy",
     )
-    return (cut,) if product.is_all else (cut, _rest(kernel, other, made))
 
 
 def _rest(kernel: Kernel, other: Kernel, made: Mapping[int, _Product]) -> Kernel:

@@ -7,11 +7,10 @@ import msgspec
 from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.figures import load_price_table
-from tpusim.limits import is_number
+from tpusim.limits import LARGEST_AMOUNT, is_number
 from tpusim.units import PS_PER_SECOND, SECONDS_PER_HOUR
 
 _MILLION = 10**6
-_MOST = 1e24
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +34,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 def run_cost(chip: Chip, total_ps: int, devices: int, price: float | None = None, tokens: float = 0.0) -> Cost | None:
     """Return what a run of some devices costs, at a price for an hour of a chip or the listed one; None without one."""
     for name, found in (("price", price), ("tokens", tokens)):
-        if found is not None and not is_number(found, _MOST):
-            raise ConfigError(f"{name}: expected a number from 0, found {found!r:.80}")
+        if found is not None and not is_number(found, LARGEST_AMOUNT):
+            raise ConfigError(f"{name}: expected a number from 0 to {LARGEST_AMOUNT:g}, found {found!r:.80}")
     date = load_price_table().date if price is None else ""
     price = listed_price(chip) if price is None else price
     if price is None:

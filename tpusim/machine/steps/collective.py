@@ -95,9 +95,8 @@ def _figures(
 ) -> dict[str, Any]:
     """Return the fields of a record that say what bounds the collective of a device, and which units it keeps busy."""
     latency_ps = core.device.world.costs.latency_ps(plan)
-    # Hops of collectives that run beside each other overlap; only those that the core waits for add up.
-    waited_ps = 0 if step.is_async or core.call else latency_ps
     duration_ps, late_ps = completion.end_ps - start_ps, completion.late_ps(start_ps)
+    # Launch and hops keep no link busy, whoever waits for them: at the links' peak rate the bytes alone take time.
     # Bytes on the links of chips between the members are the members' doing, but keep the links of others busy.
     units = core.device.busy_ps(done | {ICI: plan.passing * step.n_bytes})
     if not len(plan.load.links):
@@ -108,7 +107,6 @@ def _figures(
     else:
         is_memory = _is_staged(step) and 2 * units.get(HBM, 0) > duration_ps - late_ps
         bound_by = UNITS[HBM if is_memory else ICI].bound
-    units[ICI] = units.get(ICI, 0) + waited_ps
     units |= _sums_ps(core, done)
     return {**split_late(bound_by, duration_ps, late_ps), "units": units, "activity": done}
 

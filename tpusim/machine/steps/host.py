@@ -48,12 +48,7 @@ def _transfer(core: Core, step: HostTransfer) -> Activity:
     """Wait for the link's latency and then for the bytes."""
     start_ps, device, done = core.now_ps, core.device, _done(step)
     link = next(iter(done))
-    latency_ps = seconds_to_ps(device.chip.host.latency_seconds)
-    yield core.env.timeout(latency_ps)
+    yield core.env.timeout(seconds_to_ps(device.chip.host.latency_seconds))
     local = device.memories[HBM].transfer(step.hbm_bytes)
     yield core.env.all_of([local, device.memories[link].transfer(step.n_bytes)])
-    # A transfer that the core waits for costs its latency too; others share theirs with what runs meanwhile.
-    units = device.busy_ps(done)
-    if not step.is_async:
-        units[link] = units.get(link, 0) + latency_ps
-    core.record(step, start_ps, bound_by=UNITS[HOST].bound, units=units, activity=done)
+    core.record(step, start_ps, bound_by=UNITS[HOST].bound, units=device.busy_ps(done), activity=done)
