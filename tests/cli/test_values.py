@@ -184,6 +184,14 @@ def test_random_inputs_are_those_of_the_seed(capsys, write):
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_random_inputs_of_sizes_that_nothing_bounds_are_refused_in_their_place(capsys, write):
+    """As without them: a negative number of elements was asked for."""
+    program = write("p.hlo", "HloModule m\n\nENTRY e {\n  ROOT x = f32[?,128] parameter(0)\n}\n")
+    told = [refusal(capsys, "exec", program, *more) for more in ([], ["--random", "1"])]
+    assert told[0] == told[1]
+    assert ":4:" in told[0]
+
+
 def test_random_inputs_stand_in_for_those_that_are_missing(write, tmp_path):
     """What a file gives is taken from it."""
     inputs = write("in.npz", in1=np.arange(4, dtype=np.int32))

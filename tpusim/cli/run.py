@@ -245,15 +245,20 @@ def execute(options: Namespace) -> None:
     """Compute a program's results."""
     from tpusim.numerics.files import describe, name_outputs, numbered, read_arrays, with_random, write_arrays
     from tpusim.pipeline.stages import computed_module, execute
+    from tpusim.semantics.verify.module import verify_module
 
     # Inputs are made for what is computed, whose parameters the compiler may have cut up.
     module = computed_module(options.program, chip=options.chip, schedule=options.schedule)
     shapes = [parameter.shape for parameter in module.entry.parameters]
     arrays = read_arrays(options.inputs) if options.inputs else {}
+    if options.random is not None:
+        # What is wrong with the program is told before anything is made for it.
+        verify_module(module)
+        arrays = with_random(arrays, shapes, options.random)
     fed_out: list[Any] = []
     result = execute(
         module,
-        arrays if options.random is None else with_random(arrays, shapes, options.random),
+        arrays,
         replicas=options.replicas,
         precision=options.precision,
         seed=options.seed,
