@@ -5,8 +5,8 @@ Source: XLA, AlgebraicSimplifier, HloCSE, HloDCE, ReshapeMover and TupleSimplifi
 
 from __future__ import annotations
 
-# The module enters its rules where it is imported.
-from tpusim.compiler.simplify import rules  # noqa: F401
+# The modules enter their rules where they are imported.
+from tpusim.compiler.simplify import parts, rules  # noqa: F401
 from tpusim.compiler.simplify.fold import fold_scalars
 from tpusim.compiler.simplify.merge import Alike, merge_equal
 from tpusim.compiler.simplify.table import RULES
