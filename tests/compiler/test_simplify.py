@@ -173,6 +173,40 @@ RULES = {
         "w = f32[5,8] slice(t), slice={[3:8], [0:8]}  ROOT z = f32[8,8] concatenate(y, w), dimensions={0}",
         "slice tanh slice concatenate",
     ),
+    "the last ones backwards": (
+        "y = f32[8,8] reverse(x), dimensions={0}  ROOT z = f32[3,2] slice(y), slice={[1:7:2], [0:2]}",
+        "slice reverse",
+    ),
+    "a part of one of two": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  "
+        "ROOT z = f32[4,8] slice(w), slice={[10:14], [0:8]}",
+        "tanh slice",
+    ),
+    "all of one of two": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  "
+        "ROOT z = f32[8,8] slice(w), slice={[8:16], [0:8]}",
+        "tanh",
+    ),
+    "a part of two of three": (
+        "y = f32[8,8] tanh(x)  v = f32[8,8] sine(x)  w = f32[24,8] concatenate(v, x, y), dimensions={0}  "
+        "ROOT z = f32[8,8] slice(w), slice={[10:18], [0:8]}",
+        "tanh concatenate slice",
+    ),
+    "a part of both": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  "
+        "ROOT z = f32[8,8] slice(w), slice={[4:12], [0:8]}",
+        "tanh concatenate slice",
+    ),
+    "joined and joined": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  "
+        "ROOT z = f32[24,8] concatenate(y, w), dimensions={0}",
+        "tanh concatenate",
+    ),
+    "joined and joined across": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  "
+        "ROOT z = f32[16,16] concatenate(w, w), dimensions={1}",
+        "tanh concatenate concatenate",
+    ),
     "sorted by ones": (
         "y = f32[8,8,1] reshape(x)  ROOT z = f32[8,8,1] sort(y), dimensions={2}, to_apply=less",
         "reshape",
@@ -263,7 +297,8 @@ ENTRY e {{ x = f32[6] parameter(0)  n = f32[] constant(-1)
   b = f32[{rest}] slice(a), slice={{{second}}}  {cut}
   j = f32[{left}] concatenate(c0, c1, c2), dimensions={{0}}  r = f32[{left}] reverse(j), dimensions={{0}}
   w = f32[2,{left}] broadcast(r), dimensions={{1}}  q = f32[1,{rest}] slice(w), slice={{[1:2], {second}}}
-  ROOT t = (f32[{rest}], f32[{left}], f32[1,{rest}]) tuple(b, j, q) }}
+  k = f32[{left}] concatenate(c0, c2, c1), dimensions={{0}}  o = f32[{rest}] slice(k), slice={{{second}}}
+  ROOT t = (f32[{rest}], f32[{left}], f32[1,{rest}], f32[{rest}]) tuple(b, j, q, o) }}
 """,
         in0=np.arange(1, 7, dtype="f"),
     )

@@ -9,7 +9,7 @@ with gaps stay what they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 
 from tpusim.compiler.simplify.rules import same_type
 from tpusim.compiler.simplify.table import simplifies
@@ -80,6 +80,50 @@ def _of_pad(graph: Graph, node: Node) -> Node | None:
     return None
 
 
+@simplifies("slice")
+def _of_reverse(graph: Graph, node: Node) -> Node | None:
+    """What is turned round is the part alone, counted from the other end."""
+    (turned,) = node.operands
+    if turned.opcode != "reverse" or node.is_dynamic or not node.array.element_count:
+        return None
+    parts = list(_parts(node))
+    for d in turned.attributes["dimensions"]:
+        taken = range(parts[d].start, parts[d].limit, parts[d].stride)
+        last = turned.array.dimensions[d] - 1
+        parts[d] = SliceDimension(last - taken[-1], last - taken[0] + 1, parts[d].stride)
+    few = _sliced(graph, turned.operands[0], parts, node)
+    return graph.add("reverse", node.shape, [few], dict(turned.attributes), like=node)
+
+
+@simplifies("slice")
+def _of_joined(graph: Graph, node: Node) -> Node | None:
+    """Only those are joined of which a part has something."""
+    (joined,) = node.operands
+    if joined.opcode != "concatenate" or joined.is_dynamic or not _is_whole(node):
+        return None
+    (along,) = joined.attributes["dimensions"]
+    parts = list(_parts(node))
+    ends = list(accumulate(operand.array.dimensions[along] for operand in joined.operands))
+    starts = [0, *ends]
+    has = [start < parts[along].limit and end > parts[along].start for start, end in zip(starts, ends, strict=False)]
+    if not any(has) or all(has):
+        return None
+    first, last = has.index(True), len(has) - has[::-1].index(True)
+    parts[along] = SliceDimension(parts[along].start - starts[first], parts[along].limit - starts[first])
+    needed = _joined(graph, joined.operands[first:last], along, joined)
+    return _sliced(graph, needed, parts, node)
+
+
+def _joined(graph: Graph, nodes: Sequence[Node], along: int, like: Node) -> Node:
+    """Return arrays one behind the other along a dimension; of one that is the array itself."""
+    if len(nodes) == 1:
+        return nodes[0]
+    sizes = list(like.array.dimensions)
+    sizes[along] = sum(node.array.dimensions[along] for node in nodes)
+    shape = ArrayShape(like.array.dtype, tuple(sizes))
+    return graph.add("concatenate", shape, nodes, {"dimensions": (along,)}, like=like)
+
+
 @simplifies("reverse")
 def _turned_back(graph: Graph, node: Node) -> Node | None:
     """What is turned round twice is as it was, and so is what has nothing to be turned."""
@@ -96,6 +140,19 @@ def _turned_back(graph: Graph, node: Node) -> Node | None:
 
 
 @simplifies("concatenate")
+def _joined_at_once(graph: Graph, node: Node) -> Node | None:
+    """What is joined of what is joined is joined at once."""
+    dimensions = node.attributes["dimensions"]
+    inner = [
+        o.operands if o.opcode == "concatenate" and o.attributes["dimensions"] == dimensions else [o]
+        for o in node.operands
+    ]
+    if all(len(operands) == 1 for operands in inner) or node.is_dynamic:
+        return None
+    return _joined(graph, list(chain.from_iterable(inner)), dimensions[0], node)
+
+
+@simplifies("concatenate")
 def _joined_again(graph: Graph, node: Node) -> Node | None:
     """Neighbouring parts of one array that are joined are one part of it."""
     (along,) = node.attributes["dimensions"]
@@ -107,8 +164,8 @@ def _joined_again(graph: Graph, node: Node) -> Node | None:
             runs.append([after])
     if len(runs) == len(node.operands):
         return None
-    joined = [run[0] if len(run) == 1 else _span(graph, run, along, node) for run in runs]
-    return graph.add("concatenate", node.shape, joined, dict(node.attributes), like=node) if joined[1:] else joined[0]
+    spans = [run[0] if len(run) == 1 else _span(graph, run, along, node) for run in runs]
+    return _joined(graph, spans, along, node)
 
 
 def _follows(part: Node, after: Node, along: int) -> bool:
