@@ -283,8 +283,7 @@ def parts(draw, size):
 def test_parts_of_whatever_is_made_of_an_array_have_its_values(data):
     """Padded outwards, inwards and between, spread, turned round, or cut up; all of it is one of the numbers 1 to 6."""
     low, high, between = data.draw(st.tuples(st.integers(-3, 3), st.integers(-2, 3), st.integers(0, 2)))
-    size = low + 6 + 5 * between + high
-    first, left = data.draw(parts(size))
+    first, left = data.draw(parts(size := low + 6 + 5 * between + high))
     second, rest = data.draw(parts(left))
     cuts = sorted(data.draw(st.tuples(*[st.integers(0, left)] * 2)))
     pieces = list(pairwise([0, *cuts, left]))

@@ -1,6 +1,7 @@
 """Pass 2: what says the same in fewer instructions, by a table of rules by opcode, to a fixed point.
 
-Source: XLA, AlgebraicSimplifier, HloCSE, HloDCE, ReshapeMover and TupleSimplifier, by idea.
+Source: XLA, AlgebraicSimplifier, HloCSE, HloDCE, ReshapeMover, TupleSimplifier and
+WhileLoopSimplifier, by idea.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 # The modules enter their rules where they are imported.
 from tpusim.compiler.simplify import parts, rules  # noqa: F401
 from tpusim.compiler.simplify.fold import fold_scalars
+from tpusim.compiler.simplify.loops import unroll_short_loops
 from tpusim.compiler.simplify.merge import Alike, merge_equal
 from tpusim.compiler.simplify.table import RULES
 from tpusim.compiler.target import Target
@@ -16,6 +18,7 @@ from tpusim.draft import Draft, Graph
 
 def simplify(draft: Draft, target: Target) -> None:
     """Apply all rules to all nodes, and merge equal nodes, until nothing changes."""
+    unroll_short_loops(draft)
     fold_scalars(draft)
     alike = Alike()
     for graph in draft.reachable():
