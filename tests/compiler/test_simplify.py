@@ -207,6 +207,24 @@ RULES = {
         "ROOT z = f32[16,16] concatenate(w, w), dimensions={1}",
         "tanh concatenate concatenate",
     ),
+    "all of it from somewhere": (
+        "n = s32[] constant(3)  ROOT z = f32[8,8] dynamic-slice(x, n, n), dynamic_slice_sizes={8,8}",
+        "",
+    ),
+    "all of it from somewhere put in": (
+        "n = s32[] constant(3)  y = f32[8,8] tanh(x)  ROOT z = f32[8,8] dynamic-update-slice(y, x, n, n)",
+        "",
+    ),
+    "nothing put in": (
+        "n = s32[] constant(3)  y = f32[8,0] slice(x), slice={[0:8], [3:3]}  "
+        "ROOT z = f32[8,8] dynamic-update-slice(x, y, n, n)",
+        "",
+    ),
+    "some of it put in": (
+        "n = s32[] constant(3)  y = f32[8,4] slice(x), slice={[0:8], [3:7]}  "
+        "ROOT z = f32[8,8] dynamic-update-slice(x, y, n, n)",
+        "slice dynamic-update-slice",
+    ),
     "sorted by ones": (
         "y = f32[8,8,1] reshape(x)  ROOT z = f32[8,8,1] sort(y), dimensions={2}, to_apply=less",
         "reshape",

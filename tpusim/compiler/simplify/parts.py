@@ -2,8 +2,8 @@
 
 What nobody reads is not made, and what is made and unmade is what it was.
 
-Source: XLA, AlgebraicSimplifier (HandleSlice, HandleReverse, HandleConcatenate, HandleSort), with its conditions: parts
-with gaps stay what they are.
+Source: XLA, AlgebraicSimplifier (HandleSlice, HandleDynamicUpdateSlice, HandleReverse, HandleConcatenate, HandleSort),
+with its conditions: parts with gaps stay what they are.
 """
 
 from __future__ import annotations
@@ -122,6 +122,15 @@ def _joined(graph: Graph, nodes: Sequence[Node], along: int, like: Node) -> Node
     sizes[along] = sum(node.array.dimensions[along] for node in nodes)
     shape = ArrayShape(like.array.dtype, tuple(sizes))
     return graph.add("concatenate", shape, nodes, {"dimensions": (along,)}, like=like)
+
+
+@simplifies("dynamic-update-slice")
+def _overwritten(graph: Graph, node: Node) -> Node | None:
+    """What is written over everything is all that there is: it begins at 0, wherever it is told to."""
+    before, part, *_ = node.operands
+    if same_type(node, part):
+        return part
+    return before if not part.array.element_count and not node.is_dynamic else None
 
 
 @simplifies("reverse")

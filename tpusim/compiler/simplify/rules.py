@@ -8,7 +8,7 @@ from __future__ import annotations
 from tpusim.compiler.simplify.table import simplifies
 from tpusim.draft import Graph, Node
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import ELEMENTWISE, RESHAPES, SEES_BITS
+from tpusim.ir.ops import ELEMENTWISE, RESHAPES, SEES_BITS, SLICES
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
@@ -20,7 +20,7 @@ def same_type(one: Node, other: Node) -> bool:
     return first.dtype == second.dtype and first.dimensions == second.dimensions and first.dynamic == second.dynamic
 
 
-@simplifies("reshape", "broadcast", "transpose", "convert", "copy", "slice", "pad", "concatenate", "reverse")
+@simplifies("reshape", "broadcast", "transpose", "convert", "copy", "pad", "concatenate", "reverse", *SLICES)
 def _identity(graph: Graph, node: Node) -> Node | None:
     """What changes neither type nor place of any element is its operand."""
     if not node.operands or not same_type(node, node.operands[0]):
