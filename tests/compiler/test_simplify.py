@@ -197,16 +197,6 @@ RULES = {
         "ROOT z = f32[8,8] slice(w), slice={[4:12], [0:8]}",
         "tanh concatenate slice",
     ),
-    "joined and joined": (
-        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  "
-        "ROOT z = f32[24,8] concatenate(y, w), dimensions={0}",
-        "tanh concatenate",
-    ),
-    "joined and joined across": (
-        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  "
-        "ROOT z = f32[16,16] concatenate(w, w), dimensions={1}",
-        "tanh concatenate concatenate",
-    ),
     "all of it from somewhere": (
         "n = s32[] constant(3)  ROOT z = f32[8,8] dynamic-slice(x, n, n), dynamic_slice_sizes={8,8}",
         "",

@@ -9,7 +9,7 @@ with its conditions: parts with gaps stay what they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import pairwise
 
 from tpusim.compiler.simplify.rules import same_type
 from tpusim.compiler.simplify.table import simplifies
@@ -99,19 +99,25 @@ def _of_reverse(graph: Graph, node: Node) -> Node | None:
 def _of_joined(graph: Graph, node: Node) -> Node | None:
     """Only those are joined of which a part has something."""
     (joined,) = node.operands
-    if joined.opcode != "concatenate" or joined.is_dynamic or not _is_whole(node):
+    if joined.opcode != "concatenate" or not _is_whole(node):
         return None
     (along,) = joined.attributes["dimensions"]
     parts = list(_parts(node))
-    ends = list(accumulate(operand.array.dimensions[along] for operand in joined.operands))
-    starts = [0, *ends]
-    has = [start < parts[along].limit and end > parts[along].start for start, end in zip(starts, ends, strict=False)]
-    if not any(has) or all(has):
+    start, limit = parts[along].start, parts[along].limit
+    needed: list[Node] = []
+    begin = end = 0
+    for operand in joined.operands:
+        at, end = end, end + operand.array.dimensions[along]
+        if at < limit and end > start:
+            begin = begin if needed else at
+            needed.append(operand)
+        # There may be thousands, and a slice of each.
+        if end >= limit:
+            break
+    if not needed or len(needed) == len(joined.operands):
         return None
-    first, last = has.index(True), len(has) - has[::-1].index(True)
-    parts[along] = SliceDimension(parts[along].start - starts[first], parts[along].limit - starts[first])
-    needed = _joined(graph, joined.operands[first:last], along, joined)
-    return _sliced(graph, needed, parts, node)
+    parts[along] = SliceDimension(start - begin, limit - begin)
+    return _sliced(graph, _joined(graph, needed, along, joined), parts, node)
 
 
 def _joined(graph: Graph, nodes: Sequence[Node], along: int, like: Node) -> Node:
@@ -146,19 +152,6 @@ def _turned_back(graph: Graph, node: Node) -> Node | None:
     return (
         graph.add("reverse", node.shape, inner.operands, {"dimensions": left}, like=node) if left else inner.operands[0]
     )
-
-
-@simplifies("concatenate")
-def _joined_at_once(graph: Graph, node: Node) -> Node | None:
-    """What is joined of what is joined is joined at once."""
-    dimensions = node.attributes["dimensions"]
-    inner = [
-        o.operands if o.opcode == "concatenate" and o.attributes["dimensions"] == dimensions else [o]
-        for o in node.operands
-    ]
-    if all(len(operands) == 1 for operands in inner) or node.is_dynamic:
-        return None
-    return _joined(graph, list(chain.from_iterable(inner)), dimensions[0], node)
 
 
 @simplifies("concatenate")
