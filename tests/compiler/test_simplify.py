@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.compiler.programs import compiled
-from tpusim.pipeline.stages import execute
+from tpusim.pipeline.stages import check, execute
 from tpusim.shapes.dtype import DTYPES, numpy_dtype
 
 RULES = {
@@ -60,6 +64,162 @@ RULES = {
         "y = f32[8,1,8] reshape(x)  w = f32[8,1,8] tanh(y)  ROOT z = f32[8,8] reshape(w)",
         "tanh",
     ),
+    "a part of a part": (
+        "y = f32[6,8] slice(x), slice={[2:8], [0:8]}  ROOT z = f32[3,4] slice(y), slice={[1:4], [4:8]}",
+        "slice",
+    ),
+    # XLA leaves these as they are.
+    "every other one of every other": (
+        "y = f32[4,8] slice(x), slice={[0:8:2], [0:8]}  ROOT z = f32[2,8] slice(y), slice={[0:4:2], [0:8]}",
+        "slice slice",
+    ),
+    "some of every other": (
+        "y = f32[4,8] slice(x), slice={[0:8:2], [0:8]}  ROOT z = f32[2,8] slice(y), slice={[1:3], [0:8]}",
+        "slice slice",
+    ),
+    "a part of many of the same": (
+        "y = f32[4,8,8] broadcast(x), dimensions={1,2}  ROOT z = f32[2,8,8] slice(y), slice={[1:4:2], [0:8], [0:8]}",
+        "broadcast",
+    ),
+    "a part of what is spread": (
+        "y = f32[4,8,8] broadcast(x), dimensions={1,2}  ROOT z = f32[4,2,8] slice(y), slice={[0:4], [1:6:3], [0:8]}",
+        "slice broadcast",
+    ),
+    "a part of one number": (
+        "one = f32[] constant(1)  y = f32[8,8] broadcast(one), dimensions={}  "
+        "ROOT z = f32[2,8] slice(y), slice={[1:3], [0:8]}",
+        "broadcast",
+    ),
+    "padded and cut": (
+        "n = f32[] constant(2)  y = f32[11,8] pad(x, n), padding=1_2x0_0  "
+        "ROOT z = f32[8,8] slice(y), slice={[1:9], [0:8]}",
+        "",
+    ),
+    "padded between and cut": (
+        "n = f32[] constant(2)  y = f32[25,8] pad(x, n), padding=1_2_2x0_0  "
+        "ROOT z = f32[8,8] slice(y), slice={[1:23:3], [0:8]}",
+        "",
+    ),
+    "inside of what is padded": (
+        "n = f32[] constant(2)  y = f32[11,8] pad(x, n), padding=1_2x0_0  "
+        "ROOT z = f32[4,8] slice(y), slice={[3:7], [0:8]}",
+        "slice",
+    ),
+    "inside of what is cut by padding": (
+        "n = f32[] constant(2)  y = f32[5,8] pad(x, n), padding=-1_-2x0_0  "
+        "ROOT z = f32[3,8] slice(y), slice={[1:4], [0:8]}",
+        "slice",
+    ),
+    "padding alone": (
+        "n = f32[] constant(2)  y = f32[11,8] pad(x, n), padding=1_2x0_0  "
+        "ROOT z = f32[2,8] slice(y), slice={[9:11], [0:8]}",
+        "broadcast",
+    ),
+    "some of the padding": (
+        "n = f32[] constant(2)  y = f32[11,8] pad(x, n), padding=1_2x0_0  "
+        "ROOT z = f32[9,8] slice(y), slice={[0:9], [0:8]}",
+        "pad slice",
+    ),
+    "some of the padding in place of elements": (
+        "n = f32[] constant(2)  y = f32[11,8] pad(x, n), padding=1_2x0_0  "
+        "ROOT z = f32[8,8] slice(y), slice={[2:10], [0:8]}",
+        "pad slice",
+    ),
+    "padding between elements": (
+        "n = f32[] constant(2)  y = f32[15,8] pad(x, n), padding=0_0_1x0_0  "
+        "ROOT z = f32[8,8] slice(y), slice={[0:8], [0:8]}",
+        "pad slice",
+    ),
+    "backwards twice": (
+        "y = f32[8,8] reverse(x), dimensions={0,1}  ROOT z = f32[8,8] reverse(y), dimensions={1,0}",
+        "",
+    ),
+    "backwards twice along one of two": (
+        "y = f32[8,8] reverse(x), dimensions={0,1}  ROOT z = f32[8,8] reverse(y), dimensions={1}",
+        "reverse",
+    ),
+    "one element backwards": (
+        "y = f32[8,1,8] reshape(x)  ROOT z = f32[8,1,8] reverse(y), dimensions={1}",
+        "reshape",
+    ),
+    "cut up and joined": (
+        "y = f32[3,8] slice(x), slice={[0:3], [0:8]}  w = f32[5,8] slice(x), slice={[3:8], [0:8]}  "
+        "ROOT z = f32[8,8] concatenate(y, w), dimensions={0}",
+        "",
+    ),
+    "cut up and joined with others": (
+        "t = f32[8,8] tanh(x)  y = f32[3,8] slice(x), slice={[0:3], [0:8]}  "
+        "w = f32[2,8] slice(x), slice={[3:5], [0:8]}  "
+        "v = f32[2,8] slice(x), slice={[6:8], [0:8]}  ROOT z = f32[15,8] concatenate(t, y, w, v), dimensions={0}",
+        "tanh slice slice concatenate",
+    ),
+    "joined in another order": (
+        "y = f32[3,8] slice(x), slice={[0:3], [0:8]}  w = f32[5,8] slice(x), slice={[3:8], [0:8]}  "
+        "ROOT z = f32[8,8] concatenate(w, y), dimensions={0}",
+        "slice slice concatenate",
+    ),
+    "joined across": (
+        "y = f32[4,4] slice(x), slice={[0:4], [0:4]}  w = f32[4,4] slice(x), slice={[4:8], [4:8]}  "
+        "ROOT z = f32[8,4] concatenate(y, w), dimensions={0}",
+        "slice slice concatenate",
+    ),
+    "joined with gaps": (
+        "y = f32[2,8] slice(x), slice={[0:4:2], [0:8]}  w = f32[2,8] slice(x), slice={[4:8:2], [0:8]}  "
+        "ROOT z = f32[4,8] concatenate(y, w), dimensions={0}",
+        "slice slice concatenate",
+    ),
+    "parts of two arrays": (
+        "t = f32[8,8] tanh(x)  y = f32[3,8] slice(x), slice={[0:3], [0:8]}  "
+        "w = f32[5,8] slice(t), slice={[3:8], [0:8]}  ROOT z = f32[8,8] concatenate(y, w), dimensions={0}",
+        "slice tanh slice concatenate",
+    ),
+    "the last ones backwards": (
+        "y = f32[8,8] reverse(x), dimensions={0}  ROOT z = f32[3,2] slice(y), slice={[1:7:2], [0:2]}",
+        "slice reverse",
+    ),
+    "a part of one of two": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  "
+        "ROOT z = f32[4,8] slice(w), slice={[10:14], [0:8]}",
+        "tanh slice",
+    ),
+    "all of one of two": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  "
+        "ROOT z = f32[8,8] slice(w), slice={[8:16], [0:8]}",
+        "tanh",
+    ),
+    "a part of two of three": (
+        "y = f32[8,8] tanh(x)  v = f32[8,8] sine(x)  w = f32[24,8] concatenate(v, x, y), dimensions={0}  "
+        "ROOT z = f32[8,8] slice(w), slice={[10:18], [0:8]}",
+        "tanh concatenate slice",
+    ),
+    "a part of both": (
+        "y = f32[8,8] tanh(x)  w = f32[16,8] concatenate(x, y), dimensions={0}  "
+        "ROOT z = f32[8,8] slice(w), slice={[4:12], [0:8]}",
+        "tanh concatenate slice",
+    ),
+    "all of it from somewhere": (
+        "n = s32[] constant(3)  ROOT z = f32[8,8] dynamic-slice(x, n, n), dynamic_slice_sizes={8,8}",
+        "",
+    ),
+    "all of it from somewhere put in": (
+        "n = s32[] constant(3)  y = f32[8,8] tanh(x)  ROOT z = f32[8,8] dynamic-update-slice(y, x, n, n)",
+        "",
+    ),
+    "nothing put in": (
+        "n = s32[] constant(3)  y = f32[8,0] slice(x), slice={[0:8], [3:3]}  "
+        "ROOT z = f32[8,8] dynamic-update-slice(x, y, n, n)",
+        "",
+    ),
+    "some of it put in": (
+        "n = s32[] constant(3)  y = f32[8,4] slice(x), slice={[0:8], [3:7]}  "
+        "ROOT z = f32[8,8] dynamic-update-slice(x, y, n, n)",
+        "slice dynamic-update-slice",
+    ),
+    "sorted by ones": (
+        "y = f32[8,8,1] reshape(x)  ROOT z = f32[8,8,1] sort(y), dimensions={2}, to_apply=less",
+        "reshape",
+    ),
+    "sorted": ("ROOT z = f32[8,8] sort(x), dimensions={1}, to_apply=less", "sort"),
     "known numbers": (
         "a = f32[] constant(2)  b = f32[] constant(3)  c = f32[] add(a, b)  w = f32[8,8] broadcast(c), dimensions={}  "
         "ROOT z = f32[8,8] add(x, w)",
@@ -68,14 +228,87 @@ RULES = {
 }
 
 
+LESS = "less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }"
+
+
+def program(body):
+    """Return the text of a program with the lines of a rule."""
+    lines = "\n  ".join(body.split("  "))
+    return f"HloModule m\n\n{LESS}\n\nENTRY e {{\n  x = f32[8,8] parameter(0)\n  {lines}\n}}\n"
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_what_is_left(name):
     """Of each rule what it leaves, and beside some what looks alike and has to stay."""
-    body, left = RULES[name]
-    lines = "\n  ".join(body.split("  "))
-    text = f"HloModule m\n\nENTRY e {{\n  x = f32[8,8] parameter(0)\n  {lines}\n}}\n"
-    entry = compiled(text, stop_after="simplify").entry
-    assert [i.opcode for i in entry if i.opcode not in ("parameter", "constant")] == left.split()
+    entry = compiled(program(RULES[name][0]), stop_after="simplify").entry
+    assert [i.opcode for i in entry if i.opcode not in ("parameter", "constant")] == RULES[name][1].split()
+
+
+def check_values(text, **inputs):
+    """Assert that a program computes after the rules what it does before, bit for bit."""
+    before, made = (compiled(text, stop_after=step) for step in ("inline", "simplify"))
+    assert check(made) == []
+    expected, found = (execute(each, inputs, precision="exact", chip="v5e") for each in (before, made))
+    for one, other in zip(expected, found, strict=True):
+        assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_what_is_left_has_the_values(name):
+    """Bit for bit."""
+    check_values(program(RULES[name][0]), in0=np.random.default_rng(0).normal(size=(8, 8)).astype("f"))
+
+
+@pytest.mark.parametrize(("sizes", "along"), [((4, 1), 1), ((0, 5), 1), ((0, 5), 0)])
+def test_several_arrays_of_one_element_are_in_order(sizes, along):
+    """They come back as they were given."""
+    shape = f"[{','.join(map(str, sizes))}]"
+    text = f"""HloModule m
+
+less {{ a = f32[] parameter(0)  b = f32[] parameter(1)  c = s32[] parameter(2)  d = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=LT }}
+
+ENTRY e {{ x = f32{shape} parameter(0)  y = s32{shape} parameter(1)
+  s = (f32{shape}, s32{shape}) sort(x, y), dimensions={{{along}}}, to_apply=less
+  i = s32{shape} get-tuple-element(s), index=1  v = f32{shape} get-tuple-element(s), index=0
+  ROOT r = (s32{shape}, f32{shape}) tuple(i, v) }}
+"""
+    assert [i.opcode for i in compiled(text, stop_after="simplify").entry] == ["parameter", "parameter", "tuple"]
+    numbers = np.arange(np.prod(sizes)).reshape(sizes)
+    check_values(text, in0=numbers.astype("f"), in1=numbers.astype("i4"))
+
+
+@st.composite
+def parts(draw, size):
+    """Draw the bounds of a part of so many elements, and how many it has."""
+    start, limit = sorted(draw(st.tuples(*[st.integers(0, size)] * 2)))
+    stride = draw(st.integers(1, 3))
+    return f"[{start}:{limit}:{stride}]", len(range(start, limit, stride))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_parts_of_whatever_is_made_of_an_array_have_its_values(data):
+    """Padded outwards, inwards and between, spread, turned round, or cut up; all of it is one of the numbers 1 to 6."""
+    low, high, between = data.draw(st.tuples(st.integers(-3, 3), st.integers(-2, 3), st.integers(0, 2)))
+    first, left = data.draw(parts(size := low + 6 + 5 * between + high))
+    second, rest = data.draw(parts(left))
+    cuts = sorted(data.draw(st.tuples(*[st.integers(0, left)] * 2)))
+    pieces = list(pairwise([0, *cuts, left]))
+    cut = "\n".join(f"c{at} = f32[{b - a}] slice(a), slice={{[{a}:{b}]}}" for at, (a, b) in enumerate(pieces))
+    check_values(
+        f"""HloModule m
+
+ENTRY e {{ x = f32[6] parameter(0)  n = f32[] constant(-1)
+  p = f32[{size}] pad(x, n), padding={low}_{high}_{between}  a = f32[{left}] slice(p), slice={{{first}}}
+  b = f32[{rest}] slice(a), slice={{{second}}}  {cut}
+  j = f32[{left}] concatenate(c0, c1, c2), dimensions={{0}}  r = f32[{left}] reverse(j), dimensions={{0}}
+  w = f32[2,{left}] broadcast(r), dimensions={{1}}  q = f32[1,{rest}] slice(w), slice={{[1:2], {second}}}
+  k = f32[{left}] concatenate(c0, c2, c1), dimensions={{0}}  o = f32[{rest}] slice(k), slice={{{second}}}
+  ROOT t = (f32[{rest}], f32[{left}], f32[1,{rest}], f32[{rest}]) tuple(b, j, q, o) }}
+""",
+        in0=np.arange(1, 7, dtype="f"),
+    )
 
 
 FLOATS = [name for name, dtype in DTYPES.items() if dtype.is_float]
@@ -102,10 +335,10 @@ ENTRY e {{
   ROOT z = {dtype}[6] {operation}
 }}
 """
-    given, made = (compiled(text, stop_after=step) for step in ("inline", "simplify"))
+    before, made = (compiled(text, stop_after=step) for step in ("inline", "simplify"))
     is_left_out = number == "1" or dtype in ("f64", "f32", "bf16", "f16", "f8e5m2", "f8e4m3", "f8e3m4")
     assert (made.entry.root.opcode == "parameter") == is_left_out
     x = np.float32([0, -0.0, 1, -2, np.inf, np.nan]).astype(numpy_dtype(DTYPES[dtype]))
-    expected, found = (np.float64(execute(each, {"in0": x}, precision="exact", chip="v5e")) for each in (given, made))
+    expected, found = (np.float64(execute(each, {"in0": x}, precision="exact", chip="v5e")) for each in (before, made))
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(np.signbit(found[:4]), np.signbit(expected[:4]))

@@ -22,7 +22,7 @@ from tpusim.compiler.place.run import place
 from tpusim.compiler.reshapes import move_reshapes
 from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.schedule import follow_what_is_stated, schedule
-from tpusim.compiler.simplify.rules import simplify
+from tpusim.compiler.simplify.run import simplify
 from tpusim.compiler.space_to_batch import cut_images
 from tpusim.compiler.target import Target
 from tpusim.compiler.tiles import state_tiles

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -68,8 +69,13 @@ def assumed_trips(
     return TripCount(default, "default", warning)
 
 
-def trips_from(module: Module, loop: Instruction, start: State, budget: Budget | None = None) -> int | None:
-    """Return how often ``loop`` runs if its condition depends only on scalars known at ``start``, else None."""
+def trips_from(
+    module: Module, loop: Instruction, start: State, budget: Budget | None = None, *, tried: int = MOST_TRIPS
+) -> int | None:
+    """Return how often ``loop`` runs if its condition depends only on scalars known at ``start``, else None.
+
+    ``tried`` is how many trips are played out where there is no closed form.
+    """
     budget = budget or Budget()
     run = _Run(module, loop, start, budget)
     counted = run.closed_form(*_past_fusions(run.condition))
@@ -77,7 +83,7 @@ def trips_from(module: Module, loop: Instruction, start: State, budget: Budget |
         return counted
     condition, before = module[loop.attributes["condition"]], None
     try:
-        for trips, state in enumerate(states_of(module, loop, start, budget)):
+        for trips, state in enumerate(islice(states_of(module, loop, start, budget), tried)):
             if not Scalars(module, condition, state, budget).value(condition.root_name):
                 return trips
             # As far as this is known it never ends.

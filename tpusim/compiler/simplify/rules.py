@@ -1,101 +1,15 @@
-"""Pass 2: what says the same in fewer instructions, by a table of rules by opcode, to a fixed point.
+"""Part of pass 2: rules for moved elements, tuples and neutral numbers.
 
-A rule looks at one node and returns what to use instead, or None. All of them keep values bit for bit.
-
-Source: XLA, AlgebraicSimplifier, HloCSE, HloDCE, ReshapeMover and TupleSimplifier, by idea.
+Source: XLA, AlgebraicSimplifier, ReshapeMover and TupleSimplifier, by idea.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tpusim.compiler.simplify.fold import fold_scalars
-from tpusim.compiler.target import Target
-from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.attributes import ComputationName
+from tpusim.compiler.simplify.table import simplifies
+from tpusim.draft import Graph, Node
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import ELEMENTWISE, RESHAPES, SEES_BITS
+from tpusim.ir.ops import ELEMENTWISE, RESHAPES, SEES_BITS, SLICES
 from tpusim.shapes.shape import ArrayShape, TupleShape
-
-Rule = Callable[[Graph, Node], Node | None]
-
-_RULES: dict[str, list[Rule]] = {}
-
-
-def _simplifies(*opcodes: str) -> Callable[[Rule], Rule]:
-    def enter(rule: Rule) -> Rule:
-        for opcode in opcodes:
-            _RULES.setdefault(opcode, []).append(rule)
-        return rule
-
-    return enter
-
-
-def simplify(draft: Draft, target: Target) -> None:
-    """Apply all rules to all nodes, and merge equal nodes, until nothing changes."""
-    fold_scalars(draft)
-    _merge_equal_regions(draft)
-    for graph in draft.reachable():
-        while _once(graph) | _merge_equal(graph):
-            pass
-
-
-def _once(graph: Graph) -> bool:
-    changed = False
-    for node in graph.order():
-        current = node
-        # A node that took the place of another may be simplified itself.
-        while new := next((made for rule in _RULES.get(current.opcode, ()) if (made := rule(graph, current))), None):
-            graph.replace(current, new)
-            current, changed = new, True
-    return changed
-
-
-def _merge_equal_regions(draft: Draft) -> None:
-    """Let one computation stand for all that are applied to elements and say the same."""
-    first: dict[object, ComputationName] = {}
-    stands_for: dict[str, ComputationName] = {}
-    for graph in draft.reachable():
-        numbers = {node: number for number, node in enumerate(graph.order())}
-        key = tuple(
-            (node.opcode, node.shape, tuple(numbers[operand] for operand in node.operands), _said(node))
-            for node in numbers
-        )
-        name = first.setdefault((key, numbers[graph.root]), ComputationName(graph.name))
-        if name != graph.name:
-            stands_for[graph.name] = name
-        for node in numbers:
-            applied = node.attributes.get("to_apply")
-            if applied in stands_for:
-                node.attributes = node.attributes | {"to_apply": stands_for[applied]}
-
-
-def _said(node: Node) -> tuple[object, ...]:
-    """Return what a node says besides its operands, as far as it matters for what it computes."""
-    text = node.immediate.text if isinstance(node.immediate, Literal) else node.immediate
-    return text, *((key, repr(value)) for key, value in node.attributes.items() if key not in _ABOUT)
-
-
-def _merge_equal(graph: Graph) -> bool:
-    """Let one node stand for all that compute the same of the same operands."""
-    seen: dict[object, Node] = {}
-    stands_for: dict[Node, Node] = {}
-    for node in graph.order():
-        # Once for all of its operands, of which a node may have thousands.
-        if stands_for and any(operand in stands_for for operand in node.operands):
-            node.take([stands_for.get(operand, operand) for operand in node.operands])
-        if node.opcode == "parameter" or graph.acts(node):
-            continue
-        first = seen.setdefault((node.opcode, node.shape, tuple(map(id, node.operands)), _said(node)), node)
-        elided = isinstance(node.immediate, Literal) and node.immediate.elided
-        if first is not node and not elided:
-            stands_for[node] = first
-    graph.root = stands_for.get(graph.root, graph.root)
-    return bool(stands_for)
-
-
-_ABOUT = frozenset({"metadata", "frontend_attributes", "origin"})
-"""Attributes that say where a node comes from, not what it computes."""
 
 
 def same_type(one: Node, other: Node) -> bool:
@@ -106,7 +20,7 @@ def same_type(one: Node, other: Node) -> bool:
     return first.dtype == second.dtype and first.dimensions == second.dimensions and first.dynamic == second.dynamic
 
 
-@_simplifies("reshape", "broadcast", "transpose", "convert", "copy", "slice", "pad", "concatenate", "reverse")
+@simplifies("reshape", "broadcast", "transpose", "convert", "copy", "pad", "concatenate", "reverse", *SLICES)
 def _identity(graph: Graph, node: Node) -> Node | None:
     """What changes neither type nor place of any element is its operand."""
     if not node.operands or not same_type(node, node.operands[0]):
@@ -123,7 +37,7 @@ def _identity(graph: Graph, node: Node) -> Node | None:
     return node.operands[0]
 
 
-@_simplifies("reshape")
+@simplifies("reshape")
 def _reshape(graph: Graph, node: Node) -> Node | None:
     (operand,) = node.operands
     if operand.opcode == "reshape":
@@ -133,7 +47,7 @@ def _reshape(graph: Graph, node: Node) -> Node | None:
     return None
 
 
-@_simplifies("broadcast")
+@simplifies("broadcast")
 def _broadcast(graph: Graph, node: Node) -> Node | None:
     """A broadcast of a broadcast is one, and dimensions of size 1 need no place in it."""
     (operand,) = node.operands
@@ -158,7 +72,7 @@ def squeezed(graph: Graph, node: Node) -> Node:
     return graph.add("reshape", shape, [node], like=node)
 
 
-@_simplifies("transpose")
+@simplifies("transpose")
 def _transpose(graph: Graph, node: Node) -> Node | None:
     (operand,) = node.operands
     if operand.opcode != "transpose":
@@ -168,7 +82,7 @@ def _transpose(graph: Graph, node: Node) -> Node | None:
     return graph.add("transpose", node.shape, operand.operands, {"dimensions": order}, like=node)
 
 
-@_simplifies("convert")
+@simplifies("convert")
 def _convert(graph: Graph, node: Node) -> Node | None:
     """There and back through a wider type is where it began."""
     (operand,) = node.operands
@@ -181,7 +95,7 @@ _WIDENS = frozenset({("bf16", "f32"), ("f16", "f32"), ("s8", "s32"), ("u8", "u32
 """Types, each with one that holds all its values."""
 
 
-@_simplifies("convert")
+@simplifies("convert")
 def _joined_narrow(graph: Graph, node: Node) -> Node | None:
     """What becomes smaller does so before it is joined: less is written where the parts are kernels of their own.
 
@@ -198,13 +112,13 @@ def _joined_narrow(graph: Graph, node: Node) -> Node | None:
     return graph.add("concatenate", node.shape, parts, dict(joined.attributes), like=node)
 
 
-@_simplifies("get-tuple-element")
+@simplifies("get-tuple-element")
 def _element(graph: Graph, node: Node) -> Node | None:
     (operand,) = node.operands
     return operand.operands[node.attributes["index"]] if operand.opcode == "tuple" else None
 
 
-@_simplifies("tuple")
+@simplifies("tuple")
 def _taken_apart(graph: Graph, node: Node) -> Node | None:
     """A tuple of all elements of a tuple, in their order, is that tuple."""
     first = node.operands[0].operands[0] if node.operands and node.operands[0].opcode == "get-tuple-element" else None
@@ -228,7 +142,7 @@ _NEUTRAL = {
 """By opcode the operands that change nothing, by position, with the number that each must be everywhere."""
 
 
-@_simplifies(*_NEUTRAL)
+@simplifies(*_NEUTRAL)
 def _neutral(graph: Graph, node: Node) -> Node | None:
     for at, number in _NEUTRAL[node.opcode]:
         # Where a type has no infinity, its text is NaN or the nearest number.
@@ -247,7 +161,7 @@ def splat_text(node: Node) -> str:
     return node.immediate.text if is_scalar and isinstance(node.immediate, Literal) else ""
 
 
-@_simplifies("select")
+@simplifies("select")
 def _decided(graph: Graph, node: Node) -> Node | None:
     """What is selected everywhere alike is the one or the other."""
     choices = {"true": node.operands[1], "false": node.operands[2]}
@@ -287,4 +201,4 @@ def _without_ones_of_broadcast(graph: Graph, node: Node, sizes: tuple[int, ...])
 
 # A bitcast to a narrower type has one more dimension than its operand.
 for _opcode in ELEMENTWISE - SEES_BITS - {"map"}:
-    _simplifies(_opcode)(_without_ones)
+    simplifies(_opcode)(_without_ones)

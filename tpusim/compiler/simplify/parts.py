@@ -1,0 +1,200 @@
+"""Part of pass 2: rules for what takes arrays apart, puts them together, turns them round or in order.
+
+What nobody reads is not made, and what is made and unmade is what it was.
+
+Source: XLA, AlgebraicSimplifier (HandleSlice, HandleDynamicUpdateSlice, HandleReverse, HandleConcatenate, HandleSort),
+with its conditions: parts with gaps stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tpusim.compiler.simplify.rules import same_type
+from tpusim.compiler.simplify.table import simplifies
+from tpusim.draft import Graph, Node
+from tpusim.ir.attributes import SliceDimension
+from tpusim.shapes.shape import ArrayShape
+
+
+def _parts(node: Node) -> tuple[SliceDimension, ...]:
+    return tuple(node.attributes["slice"])
+
+
+def _is_whole(node: Node) -> bool:
+    """Return whether a slice leaves out nothing between what it takes, and its sizes are known."""
+    return all(part.stride == 1 for part in _parts(node)) and not node.is_dynamic
+
+
+def _sliced(graph: Graph, whole: Node, parts: Sequence[SliceDimension], like: Node) -> Node:
+    """Return a part of an array, by dimension; a number has none."""
+    if not parts:
+        return whole
+    sizes = tuple(len(range(part.start, part.limit, part.stride)) for part in parts)
+    return graph.add("slice", ArrayShape(whole.array.dtype, sizes), [whole], {"slice": tuple(parts)}, like=like)
+
+
+@simplifies("slice")
+def _of_slice(graph: Graph, node: Node) -> Node | None:
+    """A part of a part is one of the whole."""
+    (inner,) = node.operands
+    if inner.opcode != "slice" or not _is_whole(node) or not _is_whole(inner):
+        return None
+    both = zip(_parts(node), _parts(inner), strict=True)
+    parts = [SliceDimension(before.start + part.start, before.start + part.limit) for part, before in both]
+    return _sliced(graph, inner.operands[0], parts, node)
+
+
+@simplifies("slice")
+def _of_broadcast(graph: Graph, node: Node) -> Node | None:
+    """A part of what is spread is a part that is spread."""
+    (spread,) = node.operands
+    if spread.opcode != "broadcast" or node.is_dynamic or spread.is_dynamic:
+        return None
+    dimensions = tuple(spread.attributes["dimensions"])
+    few = _sliced(graph, spread.operands[0], [_parts(node)[d] for d in dimensions], node)
+    return graph.add("broadcast", node.shape, [few], {"dimensions": dimensions}, like=node)
+
+
+@simplifies("slice")
+def _of_pad(graph: Graph, node: Node) -> Node | None:
+    """A part of a padded array is all of the array, a part of it, or nothing but padding."""
+    (padded,) = node.operands
+    if padded.opcode != "pad" or node.is_dynamic or padded.is_dynamic:
+        return None
+    inner, value = padded.operands
+    both = list(zip(_parts(node), padded.attributes["padding"], padded.array.dimensions, strict=True))
+    if any(part.limit <= around.low or part.start >= size - around.high for part, around, size in both):
+        return graph.add("broadcast", node.shape, [value], {"dimensions": ()}, like=node)
+    if same_type(node, inner) and all(
+        part.start == around.low and part.stride == around.interior + 1 for part, around, _ in both
+    ):
+        return inner
+    if all(
+        part.start >= around.low and part.limit <= size - around.high and part.stride == 1 and not around.interior
+        for part, around, size in both
+    ):
+        parts = [SliceDimension(part.start - around.low, part.limit - around.low) for part, around, _ in both]
+        return _sliced(graph, inner, parts, node)
+    return None
+
+
+@simplifies("slice")
+def _of_reverse(graph: Graph, node: Node) -> Node | None:
+    """What is turned round is the part alone, counted from the other end."""
+    (turned,) = node.operands
+    if turned.opcode != "reverse" or node.is_dynamic or not node.array.element_count:
+        return None
+    parts = list(_parts(node))
+    for d in turned.attributes["dimensions"]:
+        taken = range(parts[d].start, parts[d].limit, parts[d].stride)
+        last = turned.array.dimensions[d] - 1
+        parts[d] = SliceDimension(last - taken[-1], last - taken[0] + 1, parts[d].stride)
+    few = _sliced(graph, turned.operands[0], parts, node)
+    return graph.add("reverse", node.shape, [few], dict(turned.attributes), like=node)
+
+
+@simplifies("slice")
+def _of_joined(graph: Graph, node: Node) -> Node | None:
+    """Only those are joined of which a part has something."""
+    (joined,) = node.operands
+    if joined.opcode != "concatenate" or not _is_whole(node):
+        return None
+    (along,) = joined.attributes["dimensions"]
+    parts = list(_parts(node))
+    start, limit = parts[along].start, parts[along].limit
+    needed: list[Node] = []
+    begin = end = 0
+    for operand in joined.operands:
+        at, end = end, end + operand.array.dimensions[along]
+        if at < limit and end > start:
+            begin = begin if needed else at
+            needed.append(operand)
+        # There may be thousands, and a slice of each.
+        if end >= limit:
+            break
+    if not needed or len(needed) == len(joined.operands):
+        return None
+    parts[along] = SliceDimension(start - begin, limit - begin)
+    return _sliced(graph, _joined(graph, needed, along, joined), parts, node)
+
+
+def _joined(graph: Graph, nodes: Sequence[Node], along: int, like: Node) -> Node:
+    """Return arrays one behind the other along a dimension; of one that is the array itself."""
+    if len(nodes) == 1:
+        return nodes[0]
+    sizes = list(like.array.dimensions)
+    sizes[along] = sum(node.array.dimensions[along] for node in nodes)
+    shape = ArrayShape(like.array.dtype, tuple(sizes))
+    return graph.add("concatenate", shape, nodes, {"dimensions": (along,)}, like=like)
+
+
+@simplifies("dynamic-update-slice")
+def _overwritten(graph: Graph, node: Node) -> Node | None:
+    """What is written over everything is all that there is: it begins at 0, wherever it is told to."""
+    before, part, *_ = node.operands
+    if same_type(node, part):
+        return part
+    return before if not part.array.element_count and not node.is_dynamic else None
+
+
+@simplifies("reverse")
+def _turned_back(graph: Graph, node: Node) -> Node | None:
+    """What is turned round twice is as it was, and so is what has nothing to be turned."""
+    (inner,) = node.operands
+    dimensions = set(node.attributes["dimensions"])
+    if all(node.array.dimensions[d] == 1 for d in dimensions) and not node.is_dynamic:
+        return inner
+    if inner.opcode != "reverse":
+        return None
+    left = tuple(sorted(dimensions.symmetric_difference(inner.attributes["dimensions"])))
+    return (
+        graph.add("reverse", node.shape, inner.operands, {"dimensions": left}, like=node) if left else inner.operands[0]
+    )
+
+
+@simplifies("concatenate")
+def _joined_again(graph: Graph, node: Node) -> Node | None:
+    """Neighbouring parts of one array that are joined are one part of it."""
+    (along,) = node.attributes["dimensions"]
+    runs = [[node.operands[0]]]
+    for part, after in pairwise(node.operands):
+        if _follows(part, after, along):
+            runs[-1].append(after)
+        else:
+            runs.append([after])
+    if len(runs) == len(node.operands):
+        return None
+    spans = [run[0] if len(run) == 1 else _span(graph, run, along, node) for run in runs]
+    return _joined(graph, spans, along, node)
+
+
+def _follows(part: Node, after: Node, along: int) -> bool:
+    """Return whether one slice begins where another one of the same array ends."""
+    if part.opcode != "slice" or after.opcode != "slice" or part.operands != after.operands:
+        return False
+    if not _is_whole(part) or not _is_whole(after):
+        return False
+    # All sizes but the one along which they are joined are equal already.
+    starts = [(one.start, two.start) for one, two in zip(_parts(part), _parts(after), strict=True)]
+    starts[along] = _parts(part)[along].limit, _parts(after)[along].start
+    return all(one == two for one, two in starts)
+
+
+def _span(graph: Graph, run: Sequence[Node], along: int, like: Node) -> Node:
+    """Return the slice from where the first of some slices begins to where the last one ends."""
+    parts = list(_parts(run[0]))
+    parts[along] = SliceDimension(parts[along].start, _parts(run[-1])[along].limit)
+    return _sliced(graph, run[0].operands[0], parts, like)
+
+
+@simplifies("sort")
+def _in_order(graph: Graph, node: Node) -> Node | None:
+    """One element, or none, is in order."""
+    first = node.operands[0]
+    (along,) = node.attributes["dimensions"]
+    # An array without elements has none along a dimension that is longer, either.
+    if node.is_dynamic or (first.array.dimensions[along] > 1 and first.array.element_count):
+        return None
+    return graph.add("tuple", node.shape, node.operands, like=node) if node.operands[1:] else first
