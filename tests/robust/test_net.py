@@ -211,6 +211,16 @@ def test_a_backend_that_is_not_there_draws_pictures_all_the_same(tmp_path):
     assert (done.returncode, done.stderr, target.exists()) == (0, "", True)
 
 
+@pytest.mark.parametrize("found", ["abc", "9" * 40])
+def test_a_time_that_is_none_is_refused_by_its_name(tmp_path, found):
+    """Matplotlib reads the variable as it writes."""
+    target = tmp_path / "out.pdf"
+    done = shell(f"{COMMAND} plot layout 'f32[8,128]' -o {target}", env=os.environ | {"SOURCE_DATE_EPOCH": found})
+    assert done.returncode == 1
+    assert "SOURCE_DATE_EPOCH: expected a number of seconds" in done.stderr
+    assert not target.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "setting", [{"LANG": "C", "PYTHONIOENCODING": "ascii"}, {"HOME": "/nowhere"}, {"COLUMNS": "1"}]

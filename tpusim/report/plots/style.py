@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from functools import wraps
 from io import BytesIO
 from itertools import pairwise
@@ -103,6 +105,10 @@ def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     return new_figure(width, height).add_subplot() if ax is None else ax
 
 
+_EPOCH = "SOURCE_DATE_EPOCH"
+"""The variable that says which time programs are to write into files (reproducible-builds.org)."""
+
+
 @styled
 def save(figure: Figure, path: str | Path) -> None:
     """Write a figure in the format that the name ends in. Raises ConfigError for a format that pictures do not have."""
@@ -112,6 +118,12 @@ def save(figure: Figure, path: str | Path) -> None:
         raise ConfigError(f"{path}: expected a name that ends in one of {known}, found {Path(path).suffix!r}")
     # Equal pictures are equal files: the time of writing stays out.
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    # Matplotlib reads it even where nothing is dated by it.
+    epoch = os.environ.get(_EPOCH, "0")
+    try:
+        datetime.fromtimestamp(int(epoch), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigError(f"{_EPOCH}: expected a number of seconds since 1970, found {epoch!r:.80}") from error
     with whole_file(path) as beside:
         figure.savefig(beside, format=ending, metadata=dated[ending])
 
