@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tpusim.errors import ConfigError
@@ -88,3 +89,12 @@ def test_an_override_is_written_as_in_a_study():
     assert chip.hbm.bandwidth_bytes_per_second == 2 * whole.hbm.bandwidth_bytes_per_second
     assert chip.mxu.count * 2 == whole.mxu.count
     assert override_chip(whole, over) == chip
+
+
+def test_a_chip_with_a_figure_replaced_shares_all_that_stays():
+    """A sweep of thousands of chips held 25 KB for each."""
+    chip = load_chip("v5e")
+    other = override_chip(chip, {"hbm.bandwidth_bytes_per_second": 1e12})
+    assert other.hbm == msgspec.structs.replace(chip.hbm, bandwidth_bytes_per_second=1e12)
+    shared = {name for name in chip.__struct_fields__ if getattr(chip, name) is getattr(other, name)}
+    assert shared == set(chip.__struct_fields__) - {"hbm"}

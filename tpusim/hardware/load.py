@@ -122,7 +122,18 @@ def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     checked = {key: read_value(key, value, stated_value(chip, key), "override") for key, value in pairs}
     if not checked:
         return chip
-    return msgspec.convert(_put(msgspec.to_builtins(chip), checked), Chip)
+    # What stays is the same object: a sweep has thousands of chips that differ in a figure.
+    sections = dict.fromkeys(key.partition(".")[0] for key in checked)
+    changed = _put({name: msgspec.to_builtins(getattr(chip, name)) for name in sections}, checked)
+    types = _section_types()
+    found = {name: msgspec.convert(table, types[name]) for name, table in changed.items()}
+    return msgspec.structs.replace(chip, **found)
+
+
+@cache
+def _section_types() -> dict[str, Any]:
+    """Return the types of a chip's sections by name."""
+    return {field.name: field.type for field in msgspec.structs.fields(Chip)}
 
 
 def _pairs(overrides: Any) -> Mapping[str, Any]:
