@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from time import process_time
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 import tpusim
 from benchmarks.growth import PROGRAMS, stage_seconds
 from tests.growth import MOST, grows_by
+from tests.peak import peak_bytes_of
 from tests.semantics.hlo import parse
 from tpusim.program.buffers import heap_bytes
 
@@ -77,6 +76,25 @@ def reduces_in_groups(devices: int) -> str:
     return body + "".join(f"  {line}\n" for line in lines) + f"  ROOT r = {array} add(x49, x49)\n}}\n"
 
 
+@pytest.mark.parametrize("verb", ["check", "run"])
+@pytest.mark.parametrize("groups", ["[1,65536]<=[65536]", "[256,256]<=[256,256]T(1,0)", "[32768,2]<=[65536]"])
+def test_the_largest_slice_in_few_words_takes_little_memory(tmp_path, groups, verb):
+    """A chip has six links, and a group of all of them 400,000 in its plan."""
+
+    def peak_bytes(devices: int, groups: str) -> int:
+        path = tmp_path / f"p{devices}.hlo.txt"
+        path.write_text(
+            f"HloModule m, is_scheduled=true, replica_count={devices}\n\n"
+            "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n\n"
+            "ENTRY e {\n  x = f32[1024]{0:T(1024)} parameter(0)\n"
+            "  ROOT r = f32[1024]{0:T(1024)} all-reduce(x), channel_id=1, use_global_device_ids=true, "
+            f"replica_groups={groups}, to_apply=add\n}}\n"
+        )
+        return peak_bytes_of(verb, str(path), *(("--chip", "v5p") if verb == "run" else ()))
+
+    assert peak_bytes(2**16, groups) - peak_bytes(8, "[1,8]<=[8]") < 64 << 20
+
+
 @pytest.mark.parametrize(
     ("text", "devices"), [(PROGRAMS["permutes"].text, 256), (reduces_in_groups, 4096)], ids=["permutes", "reduces"]
 )
@@ -89,13 +107,7 @@ def test_runs_of_one_command_leave_no_garbage_that_adds_up(tmp_path, text, devic
     def peak_bytes(devices: int) -> int:
         path = tmp_path / f"p{devices}.hlo.txt"
         path.write_text(text(devices))
-        code = (
-            "import atexit, sys, resource; from tpusim.cli.entry import run_process;"
-            "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10;"
-            "atexit.register(lambda: print(peak(), file=sys.stderr)); run_process()"
-        )
-        command = [sys.executable, "-c", code, "explain", str(path), "--chip", "v5p"]
-        return int(subprocess.run(command, check=True, capture_output=True, text=True).stderr)
+        return peak_bytes_of("explain", str(path), "--chip", "v5p")
 
     assert peak_bytes(devices) - peak_bytes(8) < 64 << 20
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from time import process_time
 
 import pytest
 
 import tpusim
+from tests.peak import peak_bytes_of
 from tests.robust import ways
 from tests.semantics.hlo import parse
 from tpusim.compiler.place import lives
@@ -20,13 +19,6 @@ from tpusim.semantics import contexts, scalars
 from tpusim.timeline.records import CORE
 
 _SECONDS = 10
-
-_PEAK = """
-import contextlib, resource, sys, tpusim
-with contextlib.suppress(tpusim.UnsupportedError):
-    tpusim.simulate(sys.argv[1])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
-"""
 
 
 def kernels(text: str, name: str) -> int:
@@ -123,8 +115,7 @@ def peak_bytes(folder: Path, text: str) -> int:
     """Return the memory that a run of a program takes at its peak, or its refusal, in a process of its own."""
     path = folder / "program.v5e.hlo.txt"
     path.write_text(text)
-    done = subprocess.run([sys.executable, "-c", _PEAK, str(path)], capture_output=True, text=True, check=True)
-    return int(done.stdout)
+    return peak_bytes_of("run", str(path))
 
 
 def test_memories_move_all_that_trips_count():

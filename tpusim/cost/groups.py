@@ -9,7 +9,7 @@ Chips that are joined as a graph says have no such places, and where a link is d
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from math import fsum
 
@@ -30,6 +30,8 @@ from tpusim.hardware.pod import Pod
 from tpusim.program.steps import Collective
 
 Group = tuple[int, ...]
+
+_LINKS_AT_ONCE = 2**16
 
 
 class GroupPlans:
@@ -66,7 +68,7 @@ class GroupPlans:
         load = joined([moved([plan.load for plan in plans], self._pod, moves)])
         plan = round_what_is_down(slowest._replace(load=load, hops=hops), self._pod)
         distinct = {id(plan): plan for plan in plans}
-        asked = {(plan[1:], tuple(sorted(plan.load.n_bytes.tolist()))) for plan in distinct.values()}
+        asked = {(plan[1:], np.sort(plan.load.n_bytes).tobytes()) for plan in distinct.values()}
         return self._with_means(plan, groups), len(asked) == 1
 
     def of_each(self, step: Collective, groups: Sequence[Group]) -> list[CommunicationPlan]:
@@ -85,17 +87,34 @@ class GroupPlans:
 
         Bytes of all groups count: those of others go through its chips as well.
         """
-        places = np.arange(len(groups))
-        senders = chips_left(np.concatenate([plan.load.links for plan in plans]), self._pod)
-        n_bytes = np.concatenate([plan.load.n_bytes for plan in plans])
-        is_chip, count = senders >= 0, self._pod.chip_count
-        by_chip = np.bincount(senders[is_chip], n_bytes[is_chip], count)
-        ways = places.repeat([len(plan.load.links) for plan in plans])[is_chip] * count + senders[is_chip]
-        own = places.repeat(list(map(len, groups))) * count + self._chips(groups)
-        owners, chips = np.divmod(np.unique(np.concatenate([ways, own])), count)
-        means = np.bincount(owners, by_chip[chips]) / np.bincount(owners)
+        count, parts = self._pod.chip_count, list(_parts(plans))
+        by_chip, means = np.zeros(count), list[float]()
+        for part in parts:
+            by_chip += self._sent(plans[part])
+        for part in parts:
+            of_groups = np.arange(len(groups[part])).repeat(list(map(len, groups[part])))
+            own = of_groups * count + self._chips(groups[part])
+            owners, chips = np.divmod(np.union1d(own, self._ways(plans[part])), count)
+            means += (np.bincount(owners, by_chip[chips]) / np.bincount(owners)).tolist()
         # In which order the bytes of a chip are added up is chance: groups that lie alike have the same.
-        return [float(f"{mean:.12g}") for mean in means.tolist()]
+        return [float(f"{mean:.12g}") for mean in means]
+
+    def _sent(self, plans: Sequence[CommunicationPlan]) -> np.ndarray:
+        """Return the bytes that leave every chip in some plans."""
+        senders, is_chip = self._senders(plans)
+        n_bytes = np.concatenate([plan.load.n_bytes for plan in plans])
+        return np.bincount(senders[is_chip], n_bytes[is_chip], self._pod.chip_count)
+
+    def _ways(self, plans: Sequence[CommunicationPlan]) -> np.ndarray:
+        """Return the chips that the links of each of some plans leave, each once: those of the second after all."""
+        senders, is_chip = self._senders(plans)
+        senders += np.arange(len(plans)).repeat([len(plan.load.links) for plan in plans]) * self._pod.chip_count
+        return np.unique(senders[is_chip])
+
+    def _senders(self, plans: Sequence[CommunicationPlan]) -> tuple[np.ndarray, np.ndarray]:
+        """Return by link of some plans the chip that it leaves, and whether it leaves one."""
+        senders = chips_left(np.concatenate([plan.load.links for plan in plans]), self._pod)
+        return senders, senders >= 0
 
     def message(self, source: int, target: int) -> CommunicationPlan:
         """Return what a message between two devices asks of the network."""
@@ -156,15 +175,26 @@ class GroupPlans:
         """Return a plan with what its links carry for each chip of its groups, and for each that they leave as well."""
         senders = chips_left(plan.load.links, self._pod)
         # The same whichever group of its kind the plan was made for.
-        n_bytes = fsum(plan.load.n_bytes[senders >= 0])
+        is_chip = senders >= 0
+        n_bytes = fsum(plan.load.n_bytes[is_chip])
         # No array of all chips: tens of thousands of messages have two each.
-        chips = set(self._chips(groups).tolist())
-        passed = chips.union(senders[senders >= 0].tolist())
+        chips = np.unique(self._chips(groups))
+        passed = np.union1d(chips, senders[is_chip])
         return plan._replace(carried=n_bytes / len(chips), passing=n_bytes / len(passed))
 
     def _chips(self, groups: Sequence[Group]) -> np.ndarray:
         """Return the chips of groups, one after the other."""
         return self._chip_of[np.fromiter(chain.from_iterable(groups), np.int64)]
+
+
+def _parts(plans: Sequence[CommunicationPlan]) -> Iterator[slice]:
+    """Yield runs of plans of some ten thousand links: all of a large pod would be copied several times over."""
+    start, links = 0, 0
+    for end, plan in enumerate(plans, 1):
+        links += len(plan.load.links)
+        if links >= _LINKS_AT_ONCE or end == len(plans):
+            yield slice(start, end)
+            start, links = end, 0
 
 
 def meet_alike(each: Sequence[Sequence[CommunicationPlan]], *, overlap: bool) -> bool:

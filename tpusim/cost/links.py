@@ -6,6 +6,7 @@ link is down, what would take it goes over the shortest ways round it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ LOCAL, OUT, IN = range(3)
 """What a chip has beside its links: the way between its own devices, and to and from the data-centre network."""
 
 _EXTRA = 3
+
+_LINKS_AT_ONCE = 2**16
 
 
 class Load(NamedTuple):
@@ -47,8 +50,9 @@ def joined(loads: list[Load]) -> Load:
     """Return several loads as one, each link once."""
     if not loads:
         return NO_LOAD
-    links = np.concatenate([load.links for load in loads])
-    n_bytes = np.concatenate([load.n_bytes for load in loads])
+    links, n_bytes = _in_a_row(loads)
+    if (links[1:] > links[:-1]).all():
+        return Load(links, n_bytes)
     # By hand, and not by np.unique: nearly all loads are of few links, none of which comes twice.
     order = links.argsort(kind="stable")
     in_order = links[order]
@@ -61,23 +65,44 @@ def joined(loads: list[Load]) -> Load:
     return Load(in_order[is_first], np.bincount(places, n_bytes))
 
 
+def _in_a_row(loads: list[Load]) -> Load:
+    """Return the links of some loads one after the other; one alone is no copy: it may be of every link of a pod."""
+    return loads[0] if len(loads) == 1 else Load(*map(np.concatenate, zip(*loads, strict=True)))
+
+
 def moved(loads: list[Load], pod: Pod, moves: np.ndarray) -> Load:
     """Return loads of a torus moved, one after the other: each by its row of places along every axis, and slices."""
-    links, n_bytes = (np.concatenate(column) for column in zip(*loads, strict=True))
+    links, n_bytes = _in_a_row(loads)
     if not moves.any():
         return Load(links, n_bytes)
+    owners = np.arange(len(loads)).repeat([len(load.links) for load in loads])
+    return Load(_in_parts(lambda part: _moved(links[part], pod, moves[owners[part]]), len(links)), n_bytes)
+
+
+def _in_parts(of_part: Callable[[slice], np.ndarray], count: int) -> np.ndarray:
+    """Return what is computed of so many links, part by part: a large pod has a million, and it takes many columns."""
+    found = np.empty(count, np.int64)
+    for start in range(0, count, _LINKS_AT_ONCE):
+        part = slice(start, start + _LINKS_AT_ONCE)
+        found[part] = of_part(part)
+    return found
+
+
+def _moved(links: np.ndarray, pod: Pod, moves: np.ndarray) -> np.ndarray:
+    """Return links of a torus, each moved by its own row of places along every axis, and slices."""
     torus, sizes = pod.torus, (*pod.torus.sizes, pod.slices)
     first = np.where(links < pod.slices * pod.link_count, 0, pod.slices * pod.link_count)
     per_chip = np.where(first, _EXTRA, 2 * len(torus.sizes))
     chips, which = np.divmod(links - first, per_chip)
     places = np.stack(np.unravel_index(chips, sizes, order="F"))
-    places += moves.repeat([len(load.links) for load in loads], axis=0).T
+    places += moves.T
     # Short axes first: where a torus is twisted their turns move what lies along the long ones.
     for axis in sorted(range(len(torus.sizes)), key=lambda axis: sizes[axis]):
         turns, places[axis] = np.divmod(places[axis], sizes[axis])
         for other, by in enumerate(torus.shift(axis)):
             places[other] += turns * by
-    return Load(np.ravel_multi_index(tuple(places), sizes, order="F") * per_chip + which + first, n_bytes)
+    found: np.ndarray = np.ravel_multi_index(tuple(places), sizes, order="F") * per_chip + which + first
+    return found
 
 
 def slice_way(pod: Pod, source: int, target: int) -> tuple[Load, int]:
@@ -113,6 +138,10 @@ def beside(pod: Pod, which: int, carried: np.ndarray) -> Load:
 
 def chips_left(links: np.ndarray, pod: Pod) -> np.ndarray:
     """Return the number of the chip that each link of a slice leaves; -1 for those of switches and the ways beside."""
+    return _in_parts(lambda part: _chips_left(links[part], pod), len(links))
+
+
+def _chips_left(links: np.ndarray, pod: Pod) -> np.ndarray:
     in_slice, link = np.divmod(links, pod.link_count)
     chips = pod.torus.chip_count
     if pod.graph is None:

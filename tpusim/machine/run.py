@@ -107,19 +107,20 @@ def simulate_pod(
         # Not where every device is to be run, nor where devices wait for each other for ever.
         if split.step is not None and may_collapse(costs, cohorts, assigned):
             cohorts, warnings = collapsed(cohorts)
-    found = PodRun(
+    timelines, links = run.timelines(), run.links()
+    costs.forget()
+    run.world.forget()
+    return PodRun(
         sizes=pod.torus.sizes,
         slices=pod.slices,
         device_count=len(assigned),
-        timelines=run.timelines(),
+        timelines=timelines,
         program_count=len(programs),
-        links=run.links(),
+        links=links,
         device_order="mesh" if any(program.device_order for program in programs) else pod.device_order,
         is_order_open=is_order_open(programs, pod),
         warnings=(*warnings, *(() if topology else moved_by_others(programs, chip, pod))),
     )
-    costs.forget()
-    return found
 
 
 class _Run:

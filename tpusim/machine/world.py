@@ -249,6 +249,10 @@ class World:
                 hosts[chip] = self.pod.host_of(number)
         return devices, Counter(hosts.values())
 
+    def forget(self) -> None:
+        """Let go of all, for the reason that costs do: what it is made of refers to it in circles."""
+        vars(self).clear()
+
     def links(self, sent: Iterable[tuple[Load, float]]) -> Collection[LinkUse]:
         """Return what every link carried that carried anything, of loads that were sent with their bytes."""
         return self._network.uses(sent) if "_network" in self.__dict__ else ()
