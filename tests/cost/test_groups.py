@@ -159,3 +159,15 @@ def test_chips_of_a_twisted_torus_exchange_on_the_ways_of_every_pair(pod, data):
     plan = plan_group("all-to-all", pod, chips)
     assert pod.torus.twist
     assert (by_link(plan), plan.hops) == (pytest.approx(expected), hops)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loads_of_many_links_are_added_in_the_same_order(monkeypatch, kind):
+    """Some links at a time or all at once: the same floats, since figures of a slice must not depend on its size."""
+    pod, groups = PODS[3], [(n, n + 5, n + 70) if kind != "collective-permute" else (n, n + 70) for n in range(50)]
+    step = collective(kind, 1.0, groups)
+    whole = GroupPlans(pod).at_once(step, groups).load
+    for room in ("groups", "links"):
+        monkeypatch.setattr(f"tpusim.cost.{room}.LINKS_AT_ONCE", 7)
+    parts = GroupPlans(pod).at_once(step, groups).load
+    assert [column.tolist() for column in parts] == [column.tolist() for column in whole]

@@ -7,11 +7,13 @@ import pytest
 import simpy
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.machine.collectives import collective, pod_of, run
 from tpusim.cost.links import Load, joined, link_name
 from tpusim.hardware.load import load_chip
 from tpusim.machine.network import LinkDemand, Network, fair_speeds
+from tpusim.program.steps import Loop, Wait
 
 CHIP = load_chip("v5e")
 RATE = CHIP.ici.link_bytes_per_second * CHIP.ici.efficiency
@@ -94,6 +96,19 @@ def test_shares_are_max_min_fair(wanted):
         full = [link for link in own if used[link] >= 1 - 1e-9]
         rivals = [[s for s, d in zip(speeds, shares, strict=True) if link in d] for link in full]
         assert speed == pytest.approx(1.0) or any(speed >= max(others) - 1e-9 for others in rivals)
+
+
+@pytest.mark.parametrize("apart", [None, True])
+def test_a_run_is_the_same_whatever_is_kept(monkeypatch, apart):
+    """Plans and transfers that were let go of are made again: the same times and the same bytes on the links."""
+    rows, columns = (tuple(tuple(range(n, n + 4)) for n in range(0, 16, 4)), tuple((n, n + 4) for n in range(8)))
+    step = collective("all-reduce", 1e6, rows)
+    beside = structs.replace(collective("all-gather", 3e6, columns), name="b", is_async=True)
+    loop = Loop(name="l", opcode="while", trips=5, body=(beside, step, Wait(name="w", opcode="", needs=("b",)), step))
+    kept = run("v5e:4x4", loop, step, apart=apart)
+    for room in ("machine.costs._PLANS_BYTES", "machine.network._DEMAND_BYTES", "cost.groups._KEPT_BYTES"):
+        monkeypatch.setattr(f"tpusim.{room}", 0)
+    assert run("v5e:4x4", loop, step, apart=apart) == kept
 
 
 def test_links_of_equal_runs_are_equal():

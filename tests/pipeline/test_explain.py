@@ -10,9 +10,10 @@ from tpusim.analysis.explained.facts import CollectiveFacts, InsideFacts, Transf
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.answers import device_orders
-from tpusim.pipeline.answers.explain import explain, explain_op
+from tpusim.pipeline.answers.explain import explain, explain_longest, explain_op
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import load, simulate
+from tpusim.program import device_order
 from tpusim.program.module import Program
 from tpusim.program.steps import AnyStep, Branch, Call, Collective, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Work
@@ -54,6 +55,35 @@ def test_a_collective_has_a_better_order_of_its_devices():
     near = tuple(tuple(best.devices[number] for number in group) for group in SPREAD)
     moved = Collective(name="a", opcode="all-reduce", kind="all-reduce", n_bytes=1e8, group_size=4, groups=near)
     assert result_of(moved, devices=16).timeline.total_ps == best.run_ps
+
+
+def test_a_program_is_run_in_each_order_once(monkeypatch):
+    """Three collectives in the same groups have the same best orders: what the run takes in them is known."""
+    ran = list[tuple[int, ...]]()
+
+    def moved_to(program: Program, devices: tuple[int, ...]) -> Program:
+        if len(program.steps) == 3:
+            ran.append(devices)
+        return device_order.moved_to(program, devices)
+
+    monkeypatch.setattr(device_orders, "moved_to", moved_to)
+    spread = Collective(name="a", opcode="all-reduce", kind="all-reduce", n_bytes=1e8, group_size=4, groups=SPREAD)
+    steps = tuple(structs.replace(spread, name=name) for name in "abc")
+    found = explain_longest(Program(name="p", chip="v5e", steps=steps, device_count=16))
+    assert len({one.facts.orders for one in found}) == 1
+    assert len(ran) == len(set(ran)) == len(found[0].facts.orders) > 0
+
+
+def test_others_of_a_program_are_not_moved_with_a_collective():
+    """Of a hundred others two say all that they do: along which axes the devices lie, and that some are permutes."""
+    step = Collective(name="a", opcode="all-reduce", kind="all-reduce", n_bytes=1e8, group_size=4, groups=SPREAD)
+    ring = tuple((n, (n + 1) % 16) for n in range(16))
+    sent = Collective(name="p", opcode="collective-permute", kind="collective-permute", n_bytes=1.0, pairs=ring)
+    steps = tuple(structs.replace(one, name=f"{one.name}{n}") for n in range(50) for one in (step, sent))
+    *own, others = device_orders.by_itself(result_of(*steps, devices=16).program, steps[0]).steps
+    assert [one.name for one in own] == ["a0"]
+    assert {(one.kind, one.pairs) for one in others.body} == {(step.kind, ()), (sent.kind, ring)}
+    assert len(others.body) == 2
 
 
 def test_a_collective_in_the_best_order_is_left_alone():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle, islice, permutations
 from time import process_time
 
 import numpy as np
@@ -93,6 +94,39 @@ def test_the_largest_slice_in_few_words_takes_little_memory(tmp_path, groups, ve
         return peak_bytes_of(verb, str(path), *(("--chip", "v5p") if verb == "run" else ()))
 
     assert peak_bytes(2**16, groups) - peak_bytes(8, "[1,8]<=[8]") < 64 << 20
+
+
+def reduces_in_ways(count: int) -> str:
+    """Return so many all-reduces among 4096 devices, each in groups of its own: axes of a mesh in another order."""
+    orders = [",".join(map(str, order)) for order in islice(permutations(range(6)), count)]
+    array = "f32[8,128]{1,0:T(8,128)}"
+    lines = [
+        f"  x{n + 1} = {array} all-reduce(x{n}), channel_id={n + 1}, use_global_device_ids=true, to_apply=add, "
+        f"replica_groups=[{4096 // size},{size}]<=[4,4,4,4,4,4]T({order})\n"
+        for n, (order, size) in enumerate(zip(orders, cycle((16, 64, 256)), strict=False))
+    ]
+    return (
+        "HloModule m, is_scheduled=true, num_partitions=4096\n\n"
+        "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n\n"
+        f"ENTRY e {{\n  x0 = {array} parameter(0)\n{''.join(lines)}  ROOT r = {array} negate(x{count})\n}}\n"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [("run", ()), ("explain", ()), ("advise", ("--quiet",)), ("run", ("-o", "devices.5.clock=0.5"))],
+    ids=["run", "explain", "advise", "two cohorts"],
+)
+def test_collectives_in_hundreds_of_ways_take_little_memory(tmp_path, verb, options):
+    """Of each its groups, its load on 24,000 links and who meets whom would be a megabyte."""
+
+    def peak_bytes(count: int) -> int:
+        path = tmp_path / f"p{count}.hlo.txt"
+        path.write_text(reduces_in_ways(count))
+        return peak_bytes_of(verb, str(path), "--chip", "v5p", *options)
+
+    assert peak_bytes(150) - peak_bytes(1) < 64 << 20
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,10 @@ def test_closed_streams_end_quietly(closed):
         ("", ""),
         ("atexit.register(print, 'at exit')", "goes on\nat exit\n"),
         ("sys.setprofile(lambda *_: None)", "goes on\n"),
-        ("threading.Timer(0.5, print, ['the last']).start()", "goes on\nthe last\n"),
+        (
+            "last = lambda: (threading.main_thread().join(), print('the last'))\nthreading.Thread(target=last).start()",
+            "goes on\nthe last\n",
+        ),
     ],
 )
 def test_a_process_ends_at_once_unless_something_waits_for_its_end(before, said):

@@ -89,3 +89,9 @@ def test_what_is_no_list_of_groups_is_an_error(text: str) -> None:
     """Counts that disagree, orders that are none, axes twice, and numbers that stand for too many devices."""
     with pytest.raises(ProgramError):
         read(text)
+
+
+def test_lists_of_the_same_devices_share_their_numbers():
+    """A program may order thousands of devices in hundreds of ways: of each list the numbers would be most."""
+    one, other = (read(f"[1,4096]<=[64,64]T({order})").groups[0] for order in ("0,1", "1,0"))
+    assert len({id(number) for number in (*one, *other)}) == 4096

@@ -9,7 +9,7 @@ Chips that are joined as a graph says have no such places, and where a link is d
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from math import fsum
 
@@ -23,13 +23,20 @@ from tpusim.cost.collectives import (
     plan_messages,
     round_what_is_down,
 )
-from tpusim.cost.links import LINKS_AT_ONCE, Load, chips_left, joined, moved
+from tpusim.cost.kept import Kept
+from tpusim.cost.links import LINKS_AT_ONCE, Load, added, chips_left, joined, moved
 from tpusim.cost.models.protocols import CollectiveAlgorithm
 from tpusim.cost.shares import plan_shares
 from tpusim.hardware.pod import Pod
 from tpusim.program.steps import Collective
 
 Group = tuple[int, ...]
+
+_KEPT_BYTES = 2**23
+"""Of plans of single groups: those of a large slice in hundreds of ways would be as many megabytes."""
+
+_PLAN_BYTES = 2**9
+"""Of a plan without its links: two tuples, and two arrays."""
 
 
 class GroupPlans:
@@ -40,34 +47,31 @@ class GroupPlans:
         self._own = own
         self._chip_of = np.array([pod.chip_of(device) for device in range(pod.device_count)], np.int64)
         # By what is done and how the chips lie, with the lowest corner of the group that it was made for.
-        self._known: dict[tuple[Way, tuple[float, ...], bytes], tuple[CommunicationPlan, np.ndarray]] = {}
-        # Layers repeat their collectives, and those of a large slice have hundreds of thousands of links.
-        self._joint: dict[tuple[Hashable, ...], tuple[CommunicationPlan, bool]] = {}
+        self._known = Kept[tuple[Way, tuple[float, ...], bytes], tuple[CommunicationPlan, np.ndarray]](_KEPT_BYTES)
 
     def at_once(self, step: Collective, groups: Sequence[Group]) -> CommunicationPlan:
         """Return what some groups (or pairs) of a collective ask of the network at once; ``NO_PLAN`` without groups."""
-        return self._found(step, groups)[0] if groups else NO_PLAN
-
-    def are_alike(self, step: Collective, groups: Sequence[Group]) -> bool:
-        """Return whether all groups ask as much of the network, each of its own part, where no link is down."""
-        return self._found(step, groups)[1] if groups else True
-
-    def _found(self, step: Collective, groups: Sequence[Group]) -> tuple[CommunicationPlan, bool]:
-        key = step.kind, step.shares, step.algorithm, self._by_size(step) and step.n_bytes, tuple(groups)
-        if key not in self._joint:
-            self._joint[key] = self._at_once(step, groups)
-        return self._joint[key]
-
-    def _at_once(self, step: Collective, groups: Sequence[Group]) -> tuple[CommunicationPlan, bool]:
+        if not groups:
+            return NO_PLAN
         plans, moves = self._planned(step, groups)
         slowest = max(plans, key=lambda plan: (plan.far_hops, plan.hops, plan.steps))
         # Messages do not wait for each other: one that goes far in a slice may last longer than one between slices.
         hops = max(plan.hops for plan in plans) if step.kind == "collective-permute" else slowest.hops
-        load = joined([moved([plan.load for plan in plans], self._pod, moves)])
-        plan = round_what_is_down(slowest._replace(load=load, hops=hops), self._pod)
-        distinct = {id(plan): plan for plan in plans}
-        asked = {(plan[1:], np.sort(plan.load.n_bytes).tobytes()) for plan in distinct.values()}
-        return self._with_means(plan, groups), len(asked) == 1
+        load = self._joined(plans, moves)
+        return self._with_means(round_what_is_down(slowest._replace(load=load, hops=hops), self._pod), groups)
+
+    def _joined(self, plans: Sequence[CommunicationPlan], moves: np.ndarray) -> Load:
+        """Return the loads of plans as one, each moved by its row of places, some at a time."""
+        parts = list(_parts(plans))
+        each = (moved([plan.load for plan in plans[part]], self._pod, moves[part]) for part in parts)
+        return joined(list(each)) if len(parts) == 1 else added(each, self._pod)
+
+    def are_alike(self, step: Collective, groups: Sequence[Group]) -> bool:
+        """Return whether all groups ask as much of the network, each of its own part, where no link is down."""
+        distinct = {id(plan): plan for plan in self._planned(step, groups)[0]} if len(groups) > 1 else {}
+        if len(distinct) < 2:
+            return True
+        return len({(plan[1:], np.sort(plan.load.n_bytes).tobytes()) for plan in distinct.values()}) == 1
 
     def of_each(self, step: Collective, groups: Sequence[Group]) -> list[CommunicationPlan]:
         """Return the plan of each group by itself."""
@@ -144,10 +148,11 @@ class GroupPlans:
         """Return the plan of a group that lies like this, and the lowest corner of the one that it was made for."""
         way = self._way(step, group)
         key = way, step.shares, lie
-        if key not in self._known:
-            plan = self._made(way, step.shares, group)
-            self._known[key] = self._with_means(plan, [group]), corner
-        return self._known[key]
+        found = self._known.get(key)
+        if found is None:
+            plan = self._with_means(self._made(way, step.shares, group), [group])
+            found = self._known.put(key, (plan, corner.copy()), len(lie) + bytes_of(plan))
+        return found
 
     def _way(self, step: Collective, group: Group) -> Way:
         """Return how a group is to do what a step says, which may leave it to the slice."""
@@ -175,14 +180,29 @@ class GroupPlans:
         # The same whichever group of its kind the plan was made for.
         is_chip = senders >= 0
         n_bytes = fsum(plan.load.n_bytes[is_chip])
+        own, passed = self._distinct(self._chips(groups), senders[is_chip])
+        return plan._replace(carried=n_bytes / own, passing=n_bytes / passed)
+
+    def _distinct(self, chips: np.ndarray, others: np.ndarray) -> tuple[int, int]:
+        """Return how many different chips some are, and together with others."""
         # No array of all chips: tens of thousands of messages have two each.
-        chips = np.unique(self._chips(groups))
-        passed = np.union1d(chips, senders[is_chip])
-        return plan._replace(carried=n_bytes / len(chips), passing=n_bytes / len(passed))
+        if 8 * len(others) < self._pod.chip_count:
+            own = set(chips.tolist())
+            return len(own), len(own.union(others.tolist()))
+        is_one = np.zeros(self._pod.chip_count, np.bool_)
+        is_one[chips] = True
+        count = int(is_one.sum())
+        is_one[others] = True
+        return count, int(is_one.sum())
 
     def _chips(self, groups: Sequence[Group]) -> np.ndarray:
         """Return the chips of groups, one after the other."""
         return self._chip_of[np.fromiter(chain.from_iterable(groups), np.int64)]
+
+
+def bytes_of(plan: CommunicationPlan) -> int:
+    """Return how many bytes a plan takes in memory, its load and what Python has beside it."""
+    return _PLAN_BYTES + plan.load.links.nbytes + plan.load.n_bytes.nbytes
 
 
 def _parts(plans: Sequence[CommunicationPlan]) -> Iterator[slice]:

@@ -6,7 +6,7 @@ link is down, what would take it goes over the shortest ways round it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +54,8 @@ def joined(loads: list[Load]) -> Load:
     links, n_bytes = _in_a_row(loads)
     if (links[1:] > links[:-1]).all():
         return Load(links, n_bytes)
+    if len(links) > LINKS_AT_ONCE:
+        return _counted(links, n_bytes)
     # By hand, and not by np.unique: nearly all loads are of few links, none of which comes twice.
     order = links.argsort(kind="stable")
     in_order = links[order]
@@ -64,6 +66,24 @@ def joined(loads: list[Load]) -> Load:
     places = np.empty(len(links), np.int64)
     places[order] = is_first.cumsum() - 1
     return Load(in_order[is_first], np.bincount(places, n_bytes))
+
+
+def added(loads: Iterable[Load], pod: Pod) -> Load:
+    """Return loads as ``joined`` does, without having all of them at once: groups of a large pod meet on its links."""
+    carried = np.zeros(pod.slices * pod.link_count + _EXTRA * pod.chip_count)
+    is_one = np.zeros(len(carried), np.bool_)
+    for load in loads:
+        # One after the other, as in one sum of all: floats added in another order are others.
+        np.add.at(carried, load.links, load.n_bytes)
+        is_one[load.links] = True
+    return Load(np.flatnonzero(is_one), carried[is_one])
+
+
+def _counted(links: np.ndarray, n_bytes: np.ndarray) -> Load:
+    """Return many links, each once, with their bytes: a count for every link of the pod, and not their order."""
+    is_one = np.zeros(int(links.max()) + 1, np.bool_)
+    is_one[links] = True
+    return Load(np.flatnonzero(is_one), np.bincount(links, n_bytes)[is_one])
 
 
 def _in_a_row(loads: list[Load]) -> Load:

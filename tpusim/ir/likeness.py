@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from hashlib import sha256
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Computation, Instruction
 
 _ORDER = "control-predecessors"
+
+_LONG = 2**10
 
 
 class Likeness:
@@ -29,7 +32,7 @@ class Likeness:
         self._said: dict[int, int] = {}
         # All that ``_said`` has by identity, so that nothing else can take its address.
         self._kept: list[Mapping[str, Any]] = []
-        self._texts: dict[int, str] = {}
+        self._texts: dict[int, str | bytes] = {}
         for computation in computations:
             self.numbers[computation.name] = self._numbered(self._content(computation))
 
@@ -78,8 +81,12 @@ class Likeness:
     def _numbered(self, content: list[Hashable]) -> int:
         return self._contents.setdefault(tuple(content), self._next_number())
 
-    def _text(self, value: object) -> str:
-        """Return the value of an attribute as text, in full; the parser keeps one object for equal ones."""
+    def _text(self, value: object) -> str | bytes:
+        """Return the value of an attribute as text, in full; the parser keeps one object for equal ones.
+
+        A digest stands for a long text: the groups of a large slice would be a hundred kilobytes for each collective.
+        """
         if id(value) not in self._texts:
-            self._texts[id(value)] = repr(value)
+            text = repr(value)
+            self._texts[id(value)] = text if len(text) < _LONG else sha256(text.encode()).digest()
         return self._texts[id(value)]

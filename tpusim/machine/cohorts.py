@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import msgspec
 
 from tpusim.machine.costs import Costs
-from tpusim.machine.placement import Assignment, RunOptions
+from tpusim.machine.placement import Assignment, DeviceSet, RunOptions
 from tpusim.program.module import Program
 from tpusim.program.overlap import overlapping_collectives
 from tpusim.program.steps import Collective
@@ -146,19 +146,28 @@ def _first_cohorts(costs: Costs, assigned: Sequence[Assignment], *, coarse: bool
     """Return the devices put together by what is known before the run."""
     # A ``coarse`` cohort may have different distances in permutes that run beside the core: a device that does not wait
     # for one need not part from those for which it ends earlier.
-    distances = {
-        (id(program), devices): [
-            costs.distances(step, devices) for step in _distinct_collectives(program, coarse=coarse)
-        ]
-        for program, devices in {(id(each.program), each.devices): each for each in assigned}.values()
-    }
+    together: dict[object, list[int]] = defaultdict(list)
+    for number, (program, devices) in enumerate(assigned):
+        together[id(program), devices].append(number)
+    ways = {own: _ways(costs, *assigned[numbers[0]], numbers, coarse=coarse) for own, numbers in together.items()}
     found: dict[object, list[int]] = defaultdict(list)
     for number, (program, devices) in enumerate(assigned):
         own = id(program), devices
-        ways = tuple([of_device.get(number) for of_device in distances[own]])
         choices = tuple([costs.chosen_values(step, devices, number) for step in program.choosers])
-        found[own, ways, choices, costs.rates_of(number)].append(number)
+        found[own, ways[own][number], choices, costs.rates_of(number)].append(number)
     return [tuple(members) for members in found.values()]
+
+
+def _ways(
+    costs: Costs, program: Program, devices: DeviceSet, numbers: Iterable[int], *, coarse: bool
+) -> dict[int, int]:
+    """Return for each of some devices of a program a number: the same where all collectives have the same distances."""
+    found = dict.fromkeys(numbers, 0)
+    # One after the other: those of thousands of devices in hundreds of collectives would be a hundred megabytes.
+    for step in _distinct_collectives(program, coarse=coarse):
+        distances, names = costs.distances(step, devices), dict[object, int]()
+        found = {number: names.setdefault((way, distances.get(number)), len(names)) for number, way in found.items()}
+    return found
 
 
 def _distinct_collectives(program: Program, *, coarse: bool) -> list[Collective]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence, Sized
 from functools import cache, cached_property
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import structs
 
+from tpusim.cost.kept import Kept
 from tpusim.cost.models.algorithms import algorithm_of
 from tpusim.cost.tile import KernelTime, kernel_time
 from tpusim.hardware.chip import Chip, device_chip
@@ -52,6 +54,38 @@ class ByIdentity(Generic[S, P, V]):
     def forget(self) -> None:
         """Let go of all that was computed."""
         self._found.clear()
+
+
+class Recent(ByIdentity[S, P, V]):
+    """The same of the steps that were asked for last, as far as what is kept of them fits.
+
+    What is known of a collective may have an entry for each device of a large slice, and a program hundreds of them.
+    """
+
+    def __init__(
+        self,
+        compute: Callable[Concatenate[S, P], V],
+        alike: Callable[[S], S],
+        bytes_of: Callable[[V], int],
+        most_bytes: int = 2**22,
+    ) -> None:
+        super().__init__(compute, alike)
+        self._bytes_of = bytes_of
+        self._recent = Kept[tuple[object, ...], tuple[V, S]](most_bytes)
+
+    def __call__(self, step: S, /, *rest: P.args, **named: P.kwargs) -> V:
+        """Return the value for a step."""
+        step = self._alike(step)
+        key = (id(step), *rest)
+        found = self._recent.get(key)
+        if found is None:
+            value = self._compute(step, *rest, **named)
+            found = self._recent.put(key, (value, step), self._bytes_of(value))
+        return found[0]
+
+    def forget(self) -> None:
+        """Let go of all that was computed."""
+        self._recent.clear()
 
 
 class GroupShare(msgspec.Struct, frozen=True):
@@ -110,6 +144,27 @@ _NO_LABELS: dict[str, Any] = {"name": "", "needs": (), "line": 0, "op_name": "",
 """Fields of a kernel that only say where it comes from, and when it may begin."""
 
 
+_PLANS_BYTES = 2**23
+"""Of plans that are kept: of all chips of the largest slice one takes a megabyte."""
+
+
+def _bytes_of_plans(plans: Sequence[CommunicationPlan]) -> int:
+    """Return how many bytes some plans take in memory."""
+    from tpusim.cost.groups import bytes_of
+
+    return sum(map(bytes_of, plans))
+
+
+def _bytes_of_entries(found: Sized) -> int:
+    """Return how many bytes what is known of some groups or devices takes in memory, about."""
+    return 2**7 * len(found)
+
+
+def _bytes_of_groups(groups: Groups) -> int:
+    """Return how many bytes groups take in memory, without the numbers in them."""
+    return sum(map(getsizeof, groups)) + getsizeof(groups)
+
+
 def _choices_of(step: Loop | Branch) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
     """Return what a step has devices choose, by device: the first that is said of one; and what all others do."""
     stated: dict[int, tuple[int, ...]] = {}
@@ -141,30 +196,36 @@ class Costs:
         )
         # Layers repeat their collectives, and what is known of one has as many entries as there are devices.
         alike: ByIdentity[Collective, [], Collective] = ByIdentity(self._alike)
+        self.alike = alike
         self._same_collectives: dict[tuple[object, ...], Collective] = {}
-        self.groups: ByIdentity[Collective, [DeviceSet], Groups] = ByIdentity(
-            lambda step, devices: devices.groups_of(step), alike
+        self.groups: ByIdentity[Collective, [DeviceSet], Groups] = Recent(
+            lambda step, devices: devices.groups_of(step), alike, _bytes_of_groups
         )
-        self.shares = ByIdentity(self._shares, alike)
-        self.plan = ByIdentity(self._plan, alike)
-        self.plan_of_each = ByIdentity(self._plan_of_each, alike)
-        self._passing: ByIdentity[Collective, [DeviceSet], list[float]] = ByIdentity(
+        self.shares = Recent(self._shares, alike, lambda shares: 2 * _bytes_of_entries(shares))
+        self.plan = Recent(self._plan, alike, lambda plan: _bytes_of_plans([plan]), _PLANS_BYTES)
+        self.plan_of_each = Recent(self._plan_of_each, alike, _bytes_of_plans, _PLANS_BYTES)
+        self._passing: ByIdentity[Collective, [DeviceSet], list[float]] = Recent(
             lambda step, devices: self._group_plans.passing_of_each(
                 self.groups(step, devices), self.plan_of_each(step, devices)
             ),
             alike,
+            _bytes_of_entries,
         )
-        self.latencies_ps: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
-            lambda step, devices: [self.latency_ps(plan) for plan in self.plan_of_each(step, devices)], alike
+        self.latencies_ps: ByIdentity[Collective, [DeviceSet], list[int]] = Recent(
+            lambda step, devices: [self.latency_ps(plan) for plan in self.plan_of_each(step, devices)],
+            alike,
+            _bytes_of_entries,
         )
         self.message = cache(self._message)
-        self._places = ByIdentity(self._places_of, alike)
+        self._places = Recent(self._places_of, alike, lambda places: _bytes_of_entries(places[0]))
         self._choices = ByIdentity(_choices_of)
         self.are_apart: ByIdentity[Loop, [DeviceSet], bool] = ByIdentity(self._are_apart)
-        self.other_plans = ByIdentity(self._other_plans, alike)
+        self.other_plans = Recent(
+            self._other_plans, alike, lambda plans: _bytes_of_plans(list(plans.values())), _PLANS_BYTES
+        )
         # Asked by every device of a group, of which there may be as many as devices.
-        self._sizes: ByIdentity[Collective, [DeviceSet], list[int]] = ByIdentity(
-            lambda step, devices: [len(set(group)) for group in self.groups(step, devices)], alike
+        self._sizes: ByIdentity[Collective, [DeviceSet], list[int]] = Recent(
+            lambda step, devices: [len(set(group)) for group in self.groups(step, devices)], alike, _bytes_of_entries
         )
 
     def forget(self) -> None:
@@ -176,9 +237,8 @@ class Costs:
         for table in vars(self).values():
             if isinstance(table, ByIdentity):
                 table.forget()
-        self._same_collectives.clear()
-        self.message.cache_clear()
-        vars(self).pop("_group_plans", None)
+        # What tables compute with refers to all of this, the pod with its thousands of places too.
+        vars(self).clear()
 
     def _alike(self, step: Collective) -> Collective:
         """Return the first collective that has the same devices do the same, of as many bytes if they decide how."""
@@ -331,6 +391,9 @@ class Costs:
         self, step: Collective, devices: DeviceSet, members: tuple[int, ...]
     ) -> dict[int, CommunicationPlan]:
         """Return the longest plans of members for whom it is another one than for the first, loads aside."""
+        # Where one device stands for all there is nothing to compare, and no plan of each group to be made.
+        if len(members) < 2:
+            return {}
         first, *others = ((number, self.longest_plan(step, devices, number)) for number in members)
         return {number: plan for number, plan in others if plan[1:] != first[1][1:]}
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from math import inf
 from operator import eq
 
 import numpy as np
 
+from tpusim.cost.kept import Kept
 from tpusim.cost.links import Load, link_name, link_rates
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Pod
@@ -24,6 +26,9 @@ from tpusim.units import PS_PER_SECOND
 
 _FULL = 1 - 1e-12
 """A link used beyond this share has no room left."""
+
+_DEMAND_BYTES = 2**23
+"""Of what transfers ask of the links, as far as it is kept: with its arrays each is some hundred bytes."""
 
 _MOST_KEPT = 2**18
 """Rates of transfers that met before and may meet again, in all: some forty bytes each."""
@@ -59,15 +64,31 @@ class LinkUses(Collection[LinkUse]):
 
 
 class LinkDemand:
-    """What a byte of some load asks of the links: how long it takes alone, and how much of that each link is busy."""
+    """What a byte of some load asks of the links: how long it takes alone, and how much of that each link is busy.
 
-    __slots__ = ("load", "ps_per_byte", "shares")
+    ``number`` tells it from all others, those that are no longer there as well.
+    """
 
-    def __init__(self, load: Load, bytes_per_ps: np.ndarray) -> None:
+    __slots__ = ("_bytes_per_ps", "_shares", "load", "number", "ps_per_byte")
+
+    def __init__(self, load: Load, bytes_per_ps: np.ndarray, number: int = 0) -> None:
         self.load = load
-        times = load.n_bytes / bytes_per_ps[load.links]
-        self.ps_per_byte = float(times.max())
-        self.shares = times / self.ps_per_byte
+        self.number = number
+        self.ps_per_byte = float((load.n_bytes / bytes_per_ps[load.links]).max())
+        self._bytes_per_ps = bytes_per_ps
+        self._shares: np.ndarray | None = None
+
+    @property
+    def shares(self) -> np.ndarray:
+        """How much of the time each link is busy: only asked where transfers meet."""
+        if self._shares is None:
+            self._shares = self.load.n_bytes / self._bytes_per_ps[self.load.links] / self.ps_per_byte
+        return self._shares
+
+    @property
+    def n_bytes(self) -> int:
+        """How many bytes it takes in memory, about, once it is asked for all that it tells."""
+        return 2**8 + 24 * len(self.load.links)
 
 
 class Transfer(Flow):
@@ -90,7 +111,8 @@ class Network(Fluid[Transfer]):
         ici = chip.ici.link_bytes_per_second * chip.ici.efficiency
         extra = chip.ici.local_bytes_per_second, *(chip.pod.dcn_bytes_per_second,) * 2
         self._bytes_per_ps = link_rates(pod, ici, extra) / PS_PER_SECOND
-        self._demands: dict[int, LinkDemand] = {}
+        self._demands = Kept[int, LinkDemand](_DEMAND_BYTES)
+        self._numbers = count()
         self._rates: dict[tuple[int, ...], list[float]] = {}
         self._kept = 0
         self._flows: list[Transfer] = []
@@ -107,7 +129,8 @@ class Network(Fluid[Transfer]):
         demand = self._demands.get(id(load.links))
         if demand is None:
             # It keeps its load, so that no other load can take its address.
-            demand = self._demands[id(load.links)] = LinkDemand(load, self._bytes_per_ps)
+            demand = LinkDemand(load, self._bytes_per_ps, next(self._numbers))
+            self._demands.put(id(load.links), demand, demand.n_bytes)
         self._begin(Transfer(demand, n_bytes, on_end))
 
     def uses(self, sent: Iterable[tuple[Load, float]]) -> LinkUses:
@@ -146,7 +169,7 @@ class Network(Fluid[Transfer]):
     def _set_rates(self) -> None:
         demands = [transfer.demand for transfer in self._flows]
         # The same transfers have the same rates each time; one alone has its full speed.
-        key = tuple(map(id, demands))
+        key = tuple([demand.number for demand in demands])
         if key not in self._rates:
             self._kept += len(key)
             if self._kept > _MOST_KEPT:
@@ -158,7 +181,7 @@ class Network(Fluid[Transfer]):
 
 def fair_speeds(demands: Sequence[LinkDemand]) -> list[float]:
     """Return the speeds of transfers: all rise together, and those on a link that is full stop rising."""
-    owners = np.repeat(np.arange(len(demands)), [len(demand.shares) for demand in demands])
+    owners = np.repeat(np.arange(len(demands)), [len(demand.load.links) for demand in demands])
     # Numbered anew, so that the cost is by the links in use and not by those of the pod.
     _, links = np.unique(np.concatenate([demand.load.links for demand in demands]), return_inverse=True)
     shares = np.concatenate([demand.shares for demand in demands])

@@ -263,6 +263,18 @@ def _has_one_axis(program: Program, device_count: int) -> bool:
     )
 
 
+def meetings_of(program: Program) -> tuple[Collective, ...]:
+    """Return a few of a program's collectives that have its devices lie as all of them do, and be told apart so."""
+    needed = program.devices_needed
+    lines = {pairs: is_one_line(pairs, needed) for pairs in {step.pairs for step in program.collectives}}
+    found: dict[tuple[object, ...], Collective] = {}
+    for step in program.collectives:
+        is_one = lines[step.pairs] if step.pairs else len(step.groups) == 1 or step.group_size == needed
+        key = step.kind == "collective-permute", bool(step.pairs), is_one
+        found[key] = max(found.get(key, step), step, key=lambda one: one.devices_needed)
+    return tuple(found.values())
+
+
 def is_one_line(pairs: Sequence[tuple[int, int]], device_count: int) -> bool:
     """Return whether pairs form one cycle or one chain over all devices."""
     follower = dict(pairs)

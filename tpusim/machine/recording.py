@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import msgspec
@@ -70,17 +70,23 @@ class Replay(msgspec.Struct, eq=False):
 
 
 class Sent(msgspec.Struct, eq=False):
-    """What went over the links: so many bytes times each of some loads. It is recorded once, by one of its devices."""
+    """What went over the links: so many bytes times each of some loads. It is recorded once, by one of its devices.
 
-    loads: Sequence[Load]
+    ``whose`` they are and their ``places`` among others of that tell them from all that was sent; ``load_at`` finds the
+    one at a place. It is not kept here: of a large slice each is hundreds of kilobytes.
+    """
+
+    whose: Hashable
+    load_at: Callable[[int], Load]
     n_bytes: float
+    places: Sequence[int] = (0,)
     count: int = 1
 
 
 Item: TypeAlias = Record | Repeat | Replay | Sent
 """What stands in a recording."""
 
-K = TypeVar("K", str, int)
+K = TypeVar("K", bound=Hashable)
 
 Row: TypeAlias = list[Record | Repeat]
 """Items in a row, those of recordings in their places."""
@@ -91,17 +97,18 @@ def amounts_of(whole: Recording, amounts: Callable[[Record], Mapping[str, float]
     return _sums(whole, lambda item: amounts(item) if isinstance(item, Record) else {})
 
 
-def sent_in(whole: Recording) -> list[tuple[Load, float]]:
-    """Return the loads that went over the links in all that was recorded, each with its bytes."""
-    loads: dict[int, Load] = {}
+def sent_in(whole: Recording) -> Iterator[tuple[Load, float]]:
+    """Yield the loads that went over the links in all that was recorded, each with its bytes."""
+    load_at: dict[Hashable, Callable[[int], Load]] = {}
 
-    def bytes_of(item: Record | Sent) -> dict[int, float]:
+    def bytes_of(item: Record | Sent) -> dict[tuple[Hashable, int], float]:
         if isinstance(item, Record):
             return {}
-        loads.update((id(load), load) for load in item.loads)
-        return dict.fromkeys(map(id, item.loads), item.n_bytes)
+        load_at.setdefault(item.whose, item.load_at)
+        return {(item.whose, place): item.n_bytes for place in item.places}
 
-    return [(loads[key], n_bytes) for key, n_bytes in _sums(whole, bytes_of).items()]
+    for (whose, place), n_bytes in _sums(whole, bytes_of).items():
+        yield load_at[whose](place), n_bytes
 
 
 def _sums(whole: Recording, amounts: Callable[[Record | Sent], Mapping[K, float]]) -> dict[K, float]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
+from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from tpusim.cost.kept import Kept
 from tpusim.errors import SimulationError
 from tpusim.machine.costs import Costs, GroupShare
 from tpusim.machine.events import Environment, Event
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
 
     Move = Callable[[Load, float, Callable[[int], object]], None]
     """Begins to move bytes over links; what it is given is called with the time at which they have arrived."""
+
+
+_KEPT_BYTES = 2**22
+
+_SHARE_BYTES = 2**8
+"""Of a cohort's share of a group, with its own devices, and of a place in a table."""
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -125,8 +133,9 @@ class Collectives:
             programs.setdefault(cohort.devices, set()).add(id(cohort.program))
         self._mixed = {devices for devices, found in programs.items() if len(found) > 1}
         self._cohort_of = {number: cohort.number for cohort in cohorts for number in cohort.members}
-        self._bundles: dict[tuple[int, int], list[_Bundle]] = {}
-        self._met: dict[tuple[int, int, int], frozenset[int | None]] = {}
+        # Of hundreds of collectives with thousands of groups each, those that are under way and in loops.
+        self._bundles = Kept[tuple[int, int], list[_Bundle]](_KEPT_BYTES)
+        self._met = Kept[tuple[int, int, int], frozenset[int | None]](_KEPT_BYTES)
 
     def plan(self, cohort: Cohort, step: Collective) -> CommunicationPlan:
         """Return the plan of a device's own groups."""
@@ -147,7 +156,8 @@ class Collectives:
             def finish(end_ps: int) -> None:
                 end.succeed({cohort.number: Completion(end_ps, start_ps)})
 
-            self.send(plan, step.n_bytes, finish, recorded)
+            recorded.items.append(Sent(self._whose(cohort, step), lambda _: self.plan(cohort, step).load, step.n_bytes))
+            self._launch(plan, step.n_bytes, finish)
             return end
         shares = self._costs.shares(step, cohort.devices, cohort.members)
         arrival = _Arrival(cohort, step, shares, end)
@@ -161,18 +171,29 @@ class Collectives:
                 continue
             for share in found.bundle.shares:
                 complete.setdefault(latencies_ps[share.place], []).append((found, share.place))
-        plans = self._costs.plan_of_each(step, cohort.devices) if complete else ()
+        whose, load_at = self._whose(cohort, step), partial(self._load_at, cohort, step)
         for latency_ps, group in complete.items():
-            recorded.items.append(Sent([plans[place].load for _, place in group], step.n_bytes))
+            recorded.items.append(Sent(whose, load_at, step.n_bytes, [place for _, place in group]))
             call_after(self._env, latency_ps, partial(self._begin, cohort, step, group))
         return end
 
     def send(
         self, plan: CommunicationPlan, n_bytes: float, on_end: Callable[[int], object], recorded: Recording
     ) -> None:
-        """Launch a communication, wait for its hops, and move its bytes, which are ``recorded``."""
-        recorded.items.append(Sent((plan.load,), n_bytes))
+        """Launch a message, wait for its hops, and move its bytes, which are ``recorded``."""
+        recorded.items.append(Sent(id(plan), lambda _: plan.load, n_bytes))
+        self._launch(plan, n_bytes, on_end)
+
+    def _launch(self, plan: CommunicationPlan, n_bytes: float, on_end: Callable[[int], object]) -> None:
         call_after(self._env, self._costs.latency_ps(plan), lambda: self._move(plan.load, n_bytes, on_end))
+
+    def _whose(self, cohort: Cohort, step: Collective) -> Hashable:
+        """Return what a collective shares with those that send the same."""
+        return id(self._costs.alike(step)), cohort.devices
+
+    def _load_at(self, cohort: Cohort, step: Collective, place: int) -> Load:
+        """Return what the group at a place sends."""
+        return self._costs.plan_of_each(step, cohort.devices)[place].load
 
     def _begin(self, cohort: Cohort, step: Collective, complete: Sequence[tuple[_Rendezvous, int]]) -> None:
         """Move the bytes of groups that have been launched, each a rendezvous and a place among all groups."""
@@ -183,20 +204,24 @@ class Collectives:
     def _bundles_of(self, cohort: Cohort, step: Collective, shares: tuple[GroupShare, ...]) -> list[_Bundle]:
         """Return a cohort's shares by which cohorts they meet; those of programs that differ by themselves."""
         key = id(step), cohort.number
-        if key not in self._bundles:
+        bundles = self._bundles.get(key)
+        if bundles is None:
             found: dict[tuple[frozenset[int | None], int], list[GroupShare]] = {}
             for share in shares:
                 met = self._met_in(cohort, step, share)
                 found.setdefault((met, share.place if cohort.devices in self._mixed else 0), []).append(share)
-            self._bundles[key] = [_Bundle(tuple(alike), len(met)) for (met, _), alike in found.items()]
-        return self._bundles[key]
+            bundles = [_Bundle(tuple(alike), len(met)) for (met, _), alike in found.items()]
+            self._bundles.put(key, bundles, _SHARE_BYTES * len(shares))
+        return bundles
 
     def _met_in(self, cohort: Cohort, step: Collective, share: GroupShare) -> frozenset[int | None]:
         """Return the cohorts that make up a group: one of thousands is gone through once, and not by each of them."""
         key = id(step), share.place, cohort.devices.first
-        if key not in self._met:
-            self._met[key] = frozenset(map(self._cohort_of.get, share.group))
-        return self._met[key]
+        found = self._met.get(key)
+        if found is None:
+            found = frozenset(map(self._cohort_of.get, share.group))
+            self._met.put(key, found, _SHARE_BYTES + getsizeof(found))
+        return found
 
     def _arrive(self, arrival: _Arrival, bundle: _Bundle) -> _Rendezvous | None:
         """Note that a cohort has arrived at the collective of some groups; return the rendezvous once all have."""

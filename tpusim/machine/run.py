@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain, count
+from typing import NamedTuple
 
 from tpusim.errors import SimulationError, UnsupportedError
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.pod import Topology
+from tpusim.hardware.pod import Pod, Topology
 from tpusim.limits import DEVICES_APART, EXECUTIONS
 from tpusim.machine import steps  # noqa: F401 (fills the table of handlers)
 from tpusim.machine.cohorts import (
@@ -42,7 +43,7 @@ from tpusim.machine.recording import sent_in
 from tpusim.machine.waits import Standing, deadlock_message, whereabouts
 from tpusim.machine.world import World
 from tpusim.program.module import Program, most_executions
-from tpusim.timeline.records import CORE, LinkUse, PodRun, Record, Timeline
+from tpusim.timeline.records import CORE, LinkUse, PodRun, Record, Timeline, last_of
 from tpusim.units import PS_PER_SECOND, PS_PER_US, seconds_to_ps
 
 __all__ = ["DEFAULT_OPTIONS", "RunOptions", "simulate_pod", "simulate_program"]
@@ -65,7 +66,11 @@ def simulate_program(
     before. Where devices do different things all are run, and the one that ends last is shown. Raises SimulationError
     if the program waits for what never comes.
     """
-    return simulate_pod([program], chip, topology, progress, RunOptions(warm=warm)).last
+    # Without what a pod's run tells beside: to try a hundred orders of its devices takes a hundred runs.
+    ended = _ended([program], chip, topology, progress, RunOptions(warm=warm))
+    timelines = ended.run.timelines()
+    ended.forget()
+    return last_of(timelines)
 
 
 def simulate_pod(
@@ -81,6 +86,44 @@ def simulate_pod(
     the same is simulated on one of them, under the traffic of all. Raises UnsupportedError where more devices differ
     than can be run one by one, or a step runs more often than figures can tell.
     """
+    ended = _ended(programs, chip, topology, progress, options)
+    pod, timelines, links = ended.pod, ended.run.timelines(), ended.run.links()
+    ended.forget()
+    return PodRun(
+        sizes=pod.torus.sizes,
+        slices=pod.slices,
+        device_count=ended.device_count,
+        timelines=timelines,
+        program_count=len(programs),
+        links=links,
+        device_order="mesh" if any(program.device_order for program in programs) else pod.device_order,
+        is_order_open=is_order_open(programs, pod),
+        warnings=(*ended.warnings, *(() if topology else moved_by_others(programs, chip, pod))),
+    )
+
+
+class _Ended(NamedTuple):
+    """A run that has ended."""
+
+    run: _Run
+    pod: Pod
+    device_count: int
+    warnings: tuple[str, ...]
+
+    def forget(self) -> None:
+        """Let go of all that it was made with."""
+        self.run.world.costs.forget()
+        self.run.world.forget()
+
+
+def _ended(
+    programs: Sequence[Program],
+    chip: Chip,
+    topology: Topology | None,
+    progress: Callable[[Record], None] | None,
+    options: RunOptions,
+) -> _Ended:
+    """Run programs until all their devices have ended, as ``simulate_pod`` says."""
     for program in programs:
         if fault := EXECUTIONS.fault(most_executions(program)):
             raise UnsupportedError(f"{program.name}: {fault}: loops and calls in each other multiply")
@@ -107,20 +150,7 @@ def simulate_pod(
         # Not where every device is to be run, nor where devices wait for each other for ever.
         if split.step is not None and may_collapse(costs, cohorts, assigned):
             cohorts, warnings = collapsed(cohorts)
-    timelines, links = run.timelines(), run.links()
-    costs.forget()
-    run.world.forget()
-    return PodRun(
-        sizes=pod.torus.sizes,
-        slices=pod.slices,
-        device_count=len(assigned),
-        timelines=timelines,
-        program_count=len(programs),
-        links=links,
-        device_order="mesh" if any(program.device_order for program in programs) else pod.device_order,
-        is_order_open=is_order_open(programs, pod),
-        warnings=(*warnings, *(() if topology else moved_by_others(programs, chip, pod))),
-    )
+    return _Ended(run, pod, len(assigned), warnings)
 
 
 class _Run:

@@ -26,7 +26,7 @@ def moved_to(program: Program, devices: Sequence[int]) -> Program:
 
 def _moved(step: AnyStep, devices: Sequence[int]) -> AnyStep:
     if isinstance(step, Collective):
-        groups = tuple(tuple(devices[number] for number in group) for group in step.groups)
+        groups = tuple([tuple(map(devices.__getitem__, group)) for group in step.groups])
         return structs.replace(step, groups=groups, pairs=_pairs(step.pairs, devices))
     if isinstance(step, ChannelTransfer):
         return step if step.pairs is None else structs.replace(step, pairs=_pairs(step.pairs, devices))

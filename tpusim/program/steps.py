@@ -7,6 +7,7 @@ before it may begin. Steps are plain data: they print, compare, and travel as JS
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from math import ceil
 from typing import Literal
 
@@ -186,8 +187,8 @@ class Collective(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):
     @property
     def devices_needed(self) -> int:
         """How many devices its groups or pairs name."""
-        numbers = [number for group in (*self.groups, *self.pairs) for number in group]
-        return 1 + max(numbers) if numbers else self.group_size * self.group_count
+        named = [max(group) for group in chain(self.groups, self.pairs) if group]
+        return 1 + max(named) if named else self.group_size * self.group_count
 
 
 class HostTransfer(Step, frozen=True, omit_defaults=True, tag=True, kw_only=True):

@@ -195,4 +195,9 @@ class PodRun(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def last(self) -> Timeline:
         """The time line of the device that ended last, the first of several."""
-        return max(self.timelines, key=lambda timeline: timeline.total_ps)
+        return last_of(self.timelines)
+
+
+def last_of(timelines: Iterable[Timeline]) -> Timeline:
+    """Return the time line of the device that ended last, the first of several."""
+    return max(timelines, key=lambda timeline: timeline.total_ps)

@@ -11,7 +11,7 @@ from msgspec import structs
 from tpusim.analysis.explained.facts import DeviceOrder
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import RING_CHIPS, Topology
-from tpusim.machine.placement import pod_of
+from tpusim.machine.placement import meetings_of, pod_of
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import run_program
 from tpusim.program.device_order import moved_to
@@ -20,6 +20,9 @@ from tpusim.program.steps import Collective, Loop, Wait
 
 _Order = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """A shape, the order of its axes, and the devices in that order; without a shape devices along a ring."""
+
+RunTimes = dict[tuple[int, ...], int]
+"""How long a program takes with its devices in some orders."""
 
 _MOST_AXES = 3
 _TRIED_DEVICES = 2**16
@@ -36,8 +39,9 @@ def by_itself(program: Program, *steps: Collective) -> Program:
     """Return a program of nothing but some of its collectives, one after the other, placed as the whole one is."""
     alone = tuple(structs.replace(step, needs=()) for step in steps)
     done = tuple(Wait(name=f"{step.name}-end", opcode="", needs=(step.name,)) for step in alone if step.is_async)
-    # The others take no time, but say along which axes the devices are numbered.
-    others = Loop(name="others", opcode="while", trips=0, body=program.collectives)
+    # The others take no time and meet nothing, but say along which axes the devices are numbered.
+    said = tuple(structs.replace(step, needs=(), is_async=False) for step in meetings_of(program))
+    others = Loop(name="others", opcode="while", trips=0, body=said)
     return structs.replace(program, steps=(*alone, *done, others))
 
 
@@ -48,15 +52,18 @@ def own_ps(program: Program, chip: Chip, topology: Topology | None) -> int:
 
 
 def better_orders(
-    program: Program, chip: Chip, topology: Topology | None, step: Collective, run_ps: int
+    program: Program, chip: Chip, topology: Topology | None, step: Collective, run_ps: RunTimes
 ) -> tuple[DeviceOrder, ...]:
     """Return the orders of devices in which a collective by itself is faster, the fastest run first.
 
-    ``run_ps`` is what the program takes as it is; it is run in the best three.
+    The program is run in the best three, but for those in ``run_ps``, which takes in what is found: collectives of
+    one program have mostly the same best ones.
     """
     best = orders_by_time(program, chip, topology, step)[:_RUN]
-    runs = [run_program(moved_to(program, order.devices), chip, topology).total_ps for order in best]
-    tried = [structs.replace(order, run_ps=ps) for order, ps in zip(best, runs, strict=True)]
+    for order in best:
+        if order.devices not in run_ps:
+            run_ps[order.devices] = run_program(moved_to(program, order.devices), chip, topology).total_ps
+    tried = [structs.replace(order, run_ps=run_ps[order.devices]) for order in best]
     return tuple(sorted(tried, key=lambda order: order.run_ps))
 
 

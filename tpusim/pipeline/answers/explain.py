@@ -13,6 +13,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module
 from tpusim.lowering.module import DEFAULT_TRIPS
+from tpusim.pipeline.answers.device_orders import RunTimes
 from tpusim.pipeline.answers.kernel import explain_kernel
 from tpusim.pipeline.answers.names import instruction_named
 from tpusim.pipeline.answers.shown import ExplainedKernel, ExplainedStep
@@ -80,17 +81,29 @@ def explain_longest(
         schedule=schedule,
         allow_overflow=allow_overflow,
     )
-    return tuple(explain_op(result, op.name, topology) for op in result.critical_path.ops[:MATTER_MOST])
+    run_ps: RunTimes = {}
+    ops = result.critical_path.ops[:MATTER_MOST]
+    return tuple(explain_op(result, op.name, topology, run_ps=run_ps) for op in ops)
 
 
-def explain_op(result: Result, op: str, topology: Topology | str | None = None, tried: int = 5) -> Explained:
-    """Return why an op of a run takes as long as it does; ``topology`` is the slice that was asked for."""
+def explain_op(
+    result: Result,
+    op: str,
+    topology: Topology | str | None = None,
+    tried: int = 5,
+    *,
+    run_ps: RunTimes | None = None,
+) -> Explained:
+    """Return why an op of a run takes as long as it does; ``topology`` is the slice that was asked for.
+
+    ``run_ps`` is shared by several ops of a run: see ``better_orders``.
+    """
     op = instruction_named(op, result.module)
     step, slice_ = _step(result, op), as_topology(topology)
     caveats = structs.asdict(result.caveats)
     if isinstance(step, Kernel) and not step.scalar:
         return structs.replace(explain_kernel(result, slice_, step, tried), **caveats)
-    return ExplainedStep(**structs.asdict(explain_step(Case(result, slice_, op, step))) | caveats)
+    return ExplainedStep(**structs.asdict(explain_step(Case(result, slice_, op, step, run_ps))) | caveats)
 
 
 def _step(result: Result, op: str) -> AnyStep | None:

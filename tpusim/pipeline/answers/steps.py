@@ -17,7 +17,7 @@ from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, ICI
 from tpusim.ir.module import Computation
 from tpusim.machine.costs import Costs
 from tpusim.machine.placement import devices_of, pod_of
-from tpusim.pipeline.answers.device_orders import better_orders, by_itself, own_ps
+from tpusim.pipeline.answers.device_orders import RunTimes, better_orders, by_itself, own_ps
 from tpusim.pipeline.result import Result
 from tpusim.program.module import every_step, walk
 from tpusim.program.steps import (
@@ -43,11 +43,22 @@ _RULES: dict[type, tuple[str, _Rule]] = {}
 
 
 class Case:
-    """An op of a run that is to be explained: its step, None of the launch, and its records."""
+    """An op of a run that is to be explained: its step, None of the launch, and its records.
 
-    def __init__(self, result: Result, topology: Topology | None, name: str, step: AnyStep | None) -> None:
+    ``run_ps`` are the times of the run in other orders of devices, as far as they are known; it takes in more.
+    """
+
+    def __init__(
+        self,
+        result: Result,
+        topology: Topology | None,
+        name: str,
+        step: AnyStep | None,
+        run_ps: RunTimes | None = None,
+    ) -> None:
         self.result = result
         self.topology = topology
+        self.run_ps: RunTimes = {} if run_ps is None else run_ps
         self.step = step
         program = result.program
         self.number = -1 if step is None else program.step_numbers[id(step)]
@@ -258,11 +269,15 @@ def _collective(case: Case, step: Collective) -> CollectiveFacts:
     own = next((n for n, group in enumerate(groups) if result.timeline.device in group), 0)
     plan = costs.plan_of_each(step, devices)[own] if groups else costs.plan(step, devices)
     link, sharers = _busiest(costs, step, devices)
+    hops, steps, way, latency_ps = plan.hops, plan.steps, plan.way, costs.latency_ps(plan)
+    # Before a hundred orders are run: plans of a large slice take megabytes.
+    del plan
+    costs.forget()
     alone_ps = own_ps(by_itself(result.program, step), chip, case.topology)
     own_numbers = tuple(tuple(map(devices.stated, group)) for group in groups[own : own + 1])
     one = structs.replace(step, **{"pairs" if step.pairs else "groups": own_numbers})
     unshared_ps = min(alone_ps, own_ps(by_itself(result.program, one), chip, case.topology))
-    orders = better_orders(result.program, chip, case.topology, step, result.timeline.total_ps)
+    orders = better_orders(result.program, chip, case.topology, step, case.run_ps)
     least_ps = min([unshared_ps, *(order.op_ps for order in orders)])
     moved_ps = sum(r.duration_ps * r.count for r in case.own) / case.count
     return CollectiveFacts(
@@ -273,9 +288,9 @@ def _collective(case: Case, step: Collective) -> CollectiveFacts:
         places=tuple(pod.place_of(number).coordinates for number in (groups[own] if groups else ())),
         sizes=pod.torus.sizes,
         slices=pod.slices,
-        hops=plan.hops,
-        steps=plan.steps,
-        latency_ps=costs.latency_ps(plan),
+        hops=hops,
+        steps=steps,
+        latency_ps=latency_ps,
         alone_ps=alone_ps,
         unshared_ps=unshared_ps,
         busiest_link=link,
@@ -283,7 +298,7 @@ def _collective(case: Case, step: Collective) -> CollectiveFacts:
         reached_bytes_per_second=step.n_bytes / max(1.0, moved_ps) * PS_PER_SECOND,
         reachable_bytes_per_second=step.n_bytes / max(1, least_ps) * PS_PER_SECOND,
         orders=orders,
-        algorithm=plan.way,
+        algorithm=way,
         stated=step.algorithm.name if step.algorithm else "",
         mesh=result.program.device_order,
     )

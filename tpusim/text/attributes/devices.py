@@ -8,6 +8,7 @@ Source: XLA, ``CollectiveDeviceList``, ``IotaReplicaGroupList`` and ``MeshAxesRe
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 
@@ -68,7 +69,7 @@ def take_iota_array(lexer: Lexer) -> tuple[tuple[int, ...], str]:
     text = f"[{','.join(map(str, dimensions))}]"
     # XLA refuses an order of one dimension, even T(0).
     if len(dimensions) == 1:
-        return tuple(range(dimensions[0])), text
+        return _numbers(dimensions[0]), text
     if lexer.value != "T":
         lexer.fail(f"expected 'T(' with the order of {len(dimensions)} dimensions, found {lexer.shown()}")
     lexer.advance()
@@ -92,7 +93,7 @@ def take_mesh(lexer: Lexer, *, may_be_empty: bool = False) -> Mesh:
     _check_count(lexer, tuple(axes.values()), start)
     follows = lexer.kind == "," and lexer.peek() == "attribute"
     if not follows or not lexer.text[lexer.end : lexer.end + 40].lstrip().startswith("device_ids="):
-        return Mesh(axes, tuple(range(prod(axes.values()))))
+        return Mesh(axes, _numbers(prod(axes.values())))
     lexer.advance()
     lexer.advance()
     return Mesh(axes, _device_ids(lexer, prod(axes.values())))
@@ -131,7 +132,14 @@ def transposed(dimensions: tuple[int, ...], order: tuple[int, ...]) -> tuple[int
     for dimension in order:
         steps = [i * strides[dimension] for i in range(dimensions[dimension])]
         offsets = [offset + step for offset in offsets for step in steps]
-    return tuple(offsets)
+    # Not as many integers for each list: a program may order the devices of a large slice in hundreds of ways.
+    return tuple(map(_numbers(len(offsets)).__getitem__, offsets))
+
+
+@lru_cache(maxsize=4)
+def _numbers(count: int) -> tuple[int, ...]:
+    """Return the numbers of so many devices."""
+    return tuple(range(count))
 
 
 def _mesh_groups(lexer: Lexer) -> ReplicaGroups:
