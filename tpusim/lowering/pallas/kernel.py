@@ -135,11 +135,13 @@ def grid_steps(scope: Scope, instruction: Instruction, body: KernelBody, operand
 
 
 def merging(scope: Scope, instruction: Instruction, body: KernelBody, operands: Sequence[Fed]) -> Merging | None:
-    """Return how steps of the kernel of a Pallas call can be merged; None where it moves more than its blocks.
+    """Return how steps of the kernel of a Pallas call can be merged; None if it has one, or moves more than its blocks.
 
     Arguments and errors are those of its steps.
     """
     call = _call(scope, instruction, body, operands, {})
+    if prod(call.grid) == 1:
+        return None
     walk = Walk(body, call.grid, call.contents, Assumptions(scope.default_trips, {})).run()
     kernel = _kernel(scope, instruction, call, walk)
     if walk.transfers or any(array.made_by for array in call.arrays) or not kernel.classes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
-from math import prod
 from typing import NamedTuple
 
 from tpusim.analysis.explained.blocks import TriedBlocks
@@ -30,7 +29,7 @@ def larger_blocks(module: Module, chip: Chip, computation: str, name: str) -> li
     From its own blocks on it doubles those that save most, along one dimension of the grid or two at once.
     """
     found = merging_of(module, chip, computation, name, DEFAULT_TRIPS)
-    if found is None or prod(found.grid) == 1:
+    if found is None:
         return []
     known: dict[tuple[int, ...], Larger | None] = {}
 
