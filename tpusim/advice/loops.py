@@ -43,11 +43,17 @@ def is_updated(module: Module, body: Computation, number: int) -> bool:
 
 
 def _written_over(module: Module, body: Computation, made: Instruction) -> Instruction | None:
-    """Return what a value is written over, None for one that has a place of its own."""
-    leaf = 0
+    """Return what a value, or what it is a copy of, is written over, None for one that has a place of its own."""
     while made.opcode in COPIES | VIEWS:
         made = body[made.operands[0]]
+    update = update_of(module, body, made)
+    return None if update is None else update[1]
+
+
+def update_of(module: Module, body: Computation, made: Instruction) -> tuple[Instruction, Instruction] | None:
+    """Return what makes a value in place, behind its tuple, and what that writes over; None if nothing does."""
+    leaf = 0
     if made.opcode == "get-tuple-element":
         leaf, made = int(made.attributes["index"]), body[made.operands[0]]
     operand = in_place_operands(module, made).get(leaf)
-    return None if operand is None else body[made.operands[operand]]
+    return None if operand is None else (made, body[made.operands[operand]])

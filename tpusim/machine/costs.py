@@ -39,7 +39,7 @@ class ByIdentity(Generic[S, P, V]):
     def __init__(self, compute: Callable[Concatenate[S, P], V], alike: Callable[[S], S] = lambda step: step) -> None:
         self._compute = compute
         self._alike = alike
-        self._found: dict[tuple[object, ...], tuple[V, S]] = {}
+        self._found: dict[tuple[object, ...], tuple[V, S]] | Kept[tuple[object, ...], tuple[V, S]] = {}
 
     def __call__(self, step: S, /, *rest: P.args, **named: P.kwargs) -> V:
         """Return the value for a step."""
@@ -48,8 +48,13 @@ class ByIdentity(Generic[S, P, V]):
         found = self._found.get(key)
         if found is None:
             # With its step, so that no other step can take its address.
-            found = self._found[key] = self._compute(step, *rest, **named), step
+            found = self._compute(step, *rest, **named), step
+            self._keep(key, found)
         return found[0]
+
+    def _keep(self, key: tuple[object, ...], found: tuple[V, S]) -> None:
+        assert isinstance(self._found, dict)
+        self._found[key] = found
 
     def forget(self) -> None:
         """Let go of all that was computed."""
@@ -71,21 +76,10 @@ class Recent(ByIdentity[S, P, V]):
     ) -> None:
         super().__init__(compute, alike)
         self._bytes_of = bytes_of
-        self._recent = Kept[tuple[object, ...], tuple[V, S]](most_bytes)
+        self._found = self._recent = Kept[tuple[object, ...], tuple[V, S]](most_bytes)
 
-    def __call__(self, step: S, /, *rest: P.args, **named: P.kwargs) -> V:
-        """Return the value for a step."""
-        step = self._alike(step)
-        key = (id(step), *rest)
-        found = self._recent.get(key)
-        if found is None:
-            value = self._compute(step, *rest, **named)
-            found = self._recent.put(key, (value, step), self._bytes_of(value))
-        return found[0]
-
-    def forget(self) -> None:
-        """Let go of all that was computed."""
-        self._recent.clear()
+    def _keep(self, key: tuple[object, ...], found: tuple[V, S]) -> None:
+        self._recent.put(key, found, self._bytes_of(found[0]))
 
 
 class GroupShare(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from math import prod
 
 from msgspec import structs
 
-from tpusim.advice.loops import body_of, element_of, handed_as_is
+from tpusim.advice.loops import body_of, element_of, handed_as_is, update_of
 from tpusim.advice.stacks import best_stack
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises
 from tpusim.cost.models.arrays import array_of
@@ -21,7 +21,7 @@ from tpusim.ir.ops import COPIES, VIEWS
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import AnyStep, Copy, Kernel, Loop, Steps, Wait
 from tpusim.program.work import Stream, VectorLoop, Work
-from tpusim.semantics.aliasing import behind_views, in_place_operands
+from tpusim.semantics.aliasing import behind_views
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
@@ -68,16 +68,15 @@ def _counts(body: Computation, number: int, made: Instruction, same: set[int]) -
 
 def _collects(module: Module, body: Computation, number: int, made: Instruction) -> bool:
     """Return whether an element of the state is an array of which a trip writes a part, and reads nothing."""
-    whole, leaf = made, 0
-    if made.opcode == "get-tuple-element":
-        leaf, made = int(made.attributes["index"]), body[made.operands[0]]
-    operand = in_place_operands(module, made).get(leaf)
-    if operand is None or element_of(body, body[made.operands[operand]]) != number:
+    update = update_of(module, body, made)
+    if update is None or element_of(body, update[1]) != number:
         return False
     passes_on = COPIES | VIEWS | {"tuple"}
     readers = [one for one in body if any(element_of(body, body[name]) == number for name in one.operands)]
-    later = [user for user, _ in body.users.get(whole.name, ())]
-    return all(one is made or one.opcode in passes_on for one in readers) and all(one is body.root for one in later)
+    later = [user for user, _ in body.users.get(made.name, ())]
+    return all(one is update[0] or one.opcode in passes_on for one in readers) and all(
+        one is body.root for one in later
+    )
 
 
 def _unchanging(body: Computation, same: set[int]) -> set[str]:

@@ -13,36 +13,33 @@ from collections import defaultdict
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from tpusim.compiler.kernels.kept import given_away
+from tpusim.compiler.kernels.kept import Kept
 from tpusim.compiler.kernels.places import Home, Order, Place, handed, has_place, home_of, waits, writers_of
 from tpusim.draft import Graph, Node
-from tpusim.shapes.shape import TupleShape, leaves
+from tpusim.shapes.address import logical_bytes
+from tpusim.shapes.shape import TupleShape
 
 
-def put_writers_behind(order: Order, graph: Graph, places: Iterable[Place]) -> None:
+def put_writers_behind(order: Order, kept: Kept, graph: Graph, places: Iterable[Place]) -> None:
     """Number the nodes of a graph anew; ``places`` are those that its results come to lie at."""
     # One that has a schedule keeps it.
     if graph.sequence:
         return
-    written = _written(order, graph, places)
+    written = _written(order, kept, graph, places)
     if written:
         order.renumber(graph, _Turns(order, graph, written).run())
 
 
-def _written(order: Order, graph: Graph, places: Iterable[Place]) -> dict[Node, set[Home]]:
+def _written(order: Order, kept: Kept, graph: Graph, places: Iterable[Place]) -> dict[Node, set[Home]]:
     """Return by node the arrays that it may write over: not those that stay as they are whatever reads them."""
-    draft = order.draft
-    aliases, donors = given_away(draft)
-    given = {*aliases.values(), *donors}
     found: dict[Node, set[Home]] = defaultdict(set)
     for node in order.of(graph):
         over = _written_over(order, graph, node)
-        for home in {home_of(draft, array) for array in over if has_place(array)}:
-            is_callers = graph is draft.entry and home.node.opcode == "parameter"
-            if home.node.opcode != "constant" and (not is_callers or not given.isdisjoint((home, Home(home.node)))):
+        for home in {home_of(order.draft, array) for array in over if has_place(array)}:
+            if home.node.opcode != "constant" and not kept.is_callers(graph, home):
                 found[node].add(home)
     for place in places:
-        if has_place(place.made) and home_of(draft, place.made) != place.given:
+        if has_place(place.made) and home_of(order.draft, place.made) != place.given:
             found[writers_of(order, place.made, place.given)[0][-1].node].add(place.given)
     return found
 
@@ -51,8 +48,7 @@ def _written_over(order: Order, graph: Graph, node: Node) -> list[Node]:
     if node.opcode == "conditional":
         # Which arrays branches write over is asked later; those of an entry wait for nothing.
         return [] if graph is order.draft.entry else handed(node)
-    numbers = order.updates(node).values()
-    return [handed(node)[number] for number in numbers] if numbers else []
+    return order.updated(node)
 
 
 class _Turns:
@@ -112,9 +108,10 @@ class _Turns:
         for home in self._reads.get(node, ()):
             left = self._readers[home]
             left.discard(node)
-            # Who is the last to read an array may write over it.
-            for writer in self._writers[home] if not left else left if len(left) == 1 else ():
-                self._let(writer, home)
+            if len(left) < 2:
+                # The last that reads an array may write over it.
+                for writer in left or self._writers[home]:
+                    self._let(writer, home)
 
     def _let(self, writer: Node, home: Home) -> None:
         """Note that nothing but itself reads an array any more that a node writes over."""
@@ -129,4 +126,4 @@ def _bytes_of(home: Home) -> int:
     shape = home.node.shape
     if home.at is not None and isinstance(shape, TupleShape):
         shape = shape.elements[home.at]
-    return sum(leaf.element_count * leaf.dtype.storage_bits // 8 for leaf in leaves(shape))
+    return logical_bytes(shape)

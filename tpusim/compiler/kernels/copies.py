@@ -60,15 +60,15 @@ def _as_tuple(graph: Graph, whole: Node) -> Node:
 
 def copy_what_is_kept(draft: Draft, target: Target) -> None:
     """Give every update in place a target of its own; what is returned and carried has been taken apart."""
-    order = Order(draft)
-    loops = [node for graph in draft.running() for node in order.of(graph) if node.opcode == "while"]
+    order, running = Order(draft), draft.running()
+    loops = [node for graph in running for node in order.of(graph) if node.opcode == "while"]
     bodies = dict.fromkeys(draft.graphs[node.attributes["body"]] for node in loops)
     kept = Kept(order, bodies)
-    for graph in draft.running():
-        put_writers_behind(order, graph, _places(draft, graph, bodies))
+    for graph in running:
+        put_writers_behind(order, kept, graph, _places(draft, graph, bodies))
     let_branches_write(order, kept)
     places: list[Place] = []
-    for graph in draft.running():
+    for graph in running:
         for node in list(order.of(graph)):
             _copy_what_is_updated(order, graph, node, kept)
         if graph is not draft.entry and graph not in bodies:

@@ -27,6 +27,11 @@ class Kept:
         readers = [reader for reader in self._order.readers(graph, home) if reader is not node]
         return None if any(number[reader] > number[node] for reader in readers) else readers
 
+    def is_callers(self, graph: Graph, home: Home) -> bool:
+        """Return whether an array is an argument of the program that the caller has not given away."""
+        is_argument = graph is self._order.draft.entry and home.node.opcode == "parameter"
+        return is_argument and self._given_away.isdisjoint((home, Home(home.node)))
+
     def holds(self, graph: Graph, array: Node) -> bool:
         """Return whether the memory of an array has to stay as it is, whatever the graph still reads."""
         home = home_of(self._order.draft, array)
@@ -36,7 +41,7 @@ class Kept:
         if home.node.opcode != "parameter":
             return home.node.opcode == "constant"
         if graph is self._order.draft.entry:
-            return self._given_away.isdisjoint((home, Home(home.node)))
+            return self.is_callers(graph, home)
         # What a branch is not given to write over all that comes after it may read.
         return graph not in self._bodies and home not in self._order.given_to.get(graph, {})
 

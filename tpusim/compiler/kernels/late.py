@@ -41,8 +41,7 @@ def is_read_late(order: Order, place: Place, over: dict[Node, set[Home]]) -> boo
         return True
     for reader in others:
         if reader not in over:
-            arrays = handed(reader)
-            over[reader] = {home_of(order.draft, arrays[at]) for at in order.updates(reader).values()}
+            over[reader] = {home_of(order.draft, array) for array in order.updated(reader)}
     return any(given in over[reader] for reader in others)
 
 

@@ -70,6 +70,11 @@ class Order:
             self._updates[node] = _updates(self.draft, node)
         return self._updates[node]
 
+    def updated(self, node: Node) -> list[Node]:
+        """Return the arrays that a node writes its results over."""
+        arrays = handed(node)
+        return [arrays[number] for number in self.updates(node).values()]
+
     def readers(self, graph: Graph, home: Home) -> list[Node]:
         """Return what reads an array, under whatever name; what nothing needs has no place in the order."""
         number = self.of(graph)

@@ -135,9 +135,10 @@ def _label_planes(ax: Axes, run: PodRun, is_last: bool, is_first: bool) -> None:
     """Name the planes that lie beside each other, and the chips' axes at the rim of the picture."""
     width, height, planes = _planes(run)
     rows, columns = _grid(run)
-    per_slice, what = prod(run.sizes[2:]), "planes: place on axis 2" if len(run.sizes) > 2 else "slices"
-    names = [f"{f'{plane // per_slice}:' if run.slices > 1 else ''}{plane % per_slice}" for plane in range(planes)]
-    names = names if len(run.sizes) > 2 else list(map(str, range(planes)))
+    what, names = "slices", list(map(str, range(planes)))
+    if len(run.sizes) > 2:
+        what, per_slice = "planes: place on axis 2", prod(run.sizes[2:])
+        names = [f"{f'{plane // per_slice}:' if run.slices > 1 else ''}{plane % per_slice}" for plane in range(planes)]
     every = max(1, columns // 8)
     middles = [column * (width + 1) + (width - 1) / 2 for column in range(columns)]
     ax.set(xticks=[], yticks=[])
