@@ -8,7 +8,7 @@ from tpusim.compiler.buffers import allocate_stacks
 from tpusim.compiler.collectives import combine, leave_to_slice, start_early
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.flatten import flatten
-from tpusim.compiler.fuse import fuse
+from tpusim.compiler.fuse.run import fuse
 from tpusim.compiler.host.annotations import name_moves, settle_moves
 from tpusim.compiler.host.moves import start_moves
 from tpusim.compiler.inline import inline

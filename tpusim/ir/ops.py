@@ -500,7 +500,7 @@ SLICES: Final = _named("dynamic-slice slice")
 JOINS: Final = _named("concatenate dynamic-update-slice")
 """The result has the elements of several operands, each where it is put."""
 
-SIBLINGS: Final = _named("dynamic-update-slice reduce reshape slice")
+SIBLINGS: Final = _named("dynamic-update-slice reshape slice")
 """Kernels that end with one of these are made together where they read the same (XLA, MultiOutputFusion)."""
 
 RELAYOUTS: Final = RESHAPES | _named("copy transpose")

@@ -47,6 +47,20 @@ def _reshape(graph: Graph, node: Node) -> Node | None:
     return None
 
 
+@simplifies("dot")
+def _flattened(graph: Graph, node: Node) -> Node | None:
+    """What is flattened only to be summed up lies well as it is: of ``vdot``, for one, nothing has to move."""
+    one, other = node.operands
+    if {one.opcode, other.opcode} != {"reshape"} or one.array.rank != 1 or node.array.rank:
+        return None
+    first, second = one.operands[0], other.operands[0]
+    if not same_type(first, second) or not first.array.rank or any(first.array.dynamic):
+        return None
+    every = tuple(range(first.array.rank))
+    summed = {"lhs_contracting_dims": every, "rhs_contracting_dims": every}
+    return graph.add("dot", node.shape, [first, second], dict(node.attributes) | summed, like=node)
+
+
 @simplifies("broadcast")
 def _broadcast(graph: Graph, node: Node) -> Node | None:
     """A broadcast of a broadcast is one, and dimensions of size 1 need no place in it."""

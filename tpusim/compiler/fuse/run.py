@@ -3,8 +3,8 @@
 Consumers come first. A producer joins the kernels of all its users if it may; one that several kernels would make anew
 does so only if that moves no more bytes than storing it. Otherwise it stays an output, of the kernel of a user that
 goes through the same elements where there is one. A kernel has one product at most, which may be followed by
-element-wise work, row windows and reductions; a reduction ends a kernel. Reductions that read the same array are made
-together.
+element-wise work, row windows and reductions; a reduction ends a kernel. Kernels that go through the elements of the
+same array are made together, as are kernels with what they read of another one.
 
 Source: XLA, InstructionFusion and MultiOutputFusion, by idea; which kernels the TPU compiler makes, from programs
 compiled ahead of time.
@@ -12,22 +12,32 @@ compiled ahead of time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
-from tpusim.compiler.host.moves import is_on_host
-from tpusim.compiler.row_window import goes_along_lanes, has_long_rows, is_row_window
+from tpusim.compiler.fuse.group import Group, elements_of
+from tpusim.compiler.fuse.rules import (
+    computed_type,
+    goes_along,
+    is_kernel,
+    is_loop,
+    is_of_row,
+    is_only,
+    product_behind,
+    read_bytes,
+    reduces_partly,
+    refusal,
+    writes_over,
+)
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationName, Symbol
 from tpusim.ir.ops import (
+    ELEMENTWISE,
     ENDS_KERNELS,
     EXPENSIVE,
     FUSES_INTO_USERS,
-    HANDED_IN,
-    HAS_EFFECTS,
-    KEEPS_TILES,
-    PRODUCTS,
+    LAID_OUT_FREELY,
     REARRANGES,
     RESHAPES,
     SIBLINGS,
@@ -35,67 +45,16 @@ from tpusim.ir.ops import (
 )
 from tpusim.semantics.marks import with_apart
 from tpusim.shapes.address import padded_element_count, physical_bytes
-from tpusim.shapes.shape import ArrayShape, TupleShape
+from tpusim.shapes.shape import TupleShape
 
-_LOOPS_OVER = {"custom-call": 0, "dynamic-update-slice": 1, "reduce": 0}
-"""Opcodes whose loop goes over one of their operands, with its number."""
-
-_TOO_LONG = "its rows are too long for the kernel of a product"
-
-_PARTIAL_REDUCE = "PartialReduce"
-"""The custom call that makes less of approximate top-k's candidates: in one kernel with the product that it reads."""
-
-
-class Group:
-    """Nodes that become one kernel.
-
-    ``number`` is where the last of them stands in the order of the graph, ``earliest`` where the first output does.
-    """
-
-    __slots__ = ("earliest", "made", "nodes", "number", "outputs", "product", "reads", "space", "targets")
-
-    def __init__(self, node: Node, number: int) -> None:
-        self.nodes: dict[Node, None] = {}
-        # What its nodes use, and what they update in place.
-        self.reads: set[Node] = set()
-        self.targets: set[Node] = set()
-        self.outputs: dict[Node, None] = {}
-        # The opcodes of its outputs.
-        self.made: set[str] = set()
-        self.number = self.earliest = number
-        self.product: Node | None = None
-        # The sizes that its loop goes over: those that a reduction takes in, of what is put in, or of the result.
-        self.space = elements_of(node.operands[_LOOPS_OVER[node.opcode]] if node.opcode in _LOOPS_OVER else node)
-
-    def uses(self, node: Node) -> bool:
-        """Return whether something in this kernel uses a node."""
-        return node in self.reads
-
-    def join(self, node: Node) -> None:
-        """Make a node in this kernel."""
-        self.nodes[node] = None
-        self.reads.update(node.operands)
-        if node.opcode == "dynamic-update-slice":
-            self.targets.add(node.operands[0])
-        if node.opcode in PRODUCTS:
-            self.product = node
-
-    def leave(self, node: Node, number: int) -> None:
-        """Let a node of this kernel, which stands at a number, be one of its results."""
-        self.outputs[node] = None
-        self.earliest = min(self.earliest, number)
-        self.made.add(node.opcode)
+_MOST_RESULTS = 101
+"""The most arrays that one kernel makes. Source: 120 products of one array, compiled ahead of time (libtpu 0.0.52)."""
 
 
 def fuse(draft: Draft, target: Target) -> None:
     """Join the instructions of every computation that runs as a part of the program."""
     for graph in draft.running():
         _Fusion(graph, target).run()
-
-
-def elements_of(node: Node) -> tuple[int, ...]:
-    """Return the sizes of a node's array, those of 1 left out."""
-    return tuple(size for size in node.array.dimensions if size != 1) if isinstance(node.shape, ArrayShape) else ()
 
 
 class _Fusion:
@@ -106,7 +65,7 @@ class _Fusion:
         self.target = target
         self.nodes = graph.order()
         self.number = {node: number for number, node in enumerate(self.nodes)}
-        self.read_bytes = _read_bytes(self.nodes)
+        self.read_bytes = read_bytes(self.nodes)
         self.made_in: dict[Node, list[Group]] = {}
         self.owner: dict[Node, Group] = {}
         # By kernel what it reads from memory and does not make, and why.
@@ -117,7 +76,7 @@ class _Fusion:
 
     def run(self) -> None:
         for node in reversed(self.nodes):
-            if _is_kernel(node):
+            if is_kernel(node):
                 self._place(node)
         self._merge_siblings()
         self._emit()
@@ -127,7 +86,7 @@ class _Fusion:
     def _place(self, node: Node) -> None:
         """Decide in which kernels a node is made, and whether it is an output."""
         groups = self._groups_using(node)
-        refusals = [_refusal(node, group) for group in groups]
+        refusals = [refusal(node, group) for group in groups]
         why = self._why_stored(node, groups, refusals)
         if groups and not why:
             for group in groups:
@@ -168,13 +127,13 @@ class _Fusion:
 
         What a kernel reads for something else costs nothing more. Time is counted in the bytes that HBM could move.
         """
-        if node.opcode in EXPENSIVE or _is_of_row(node):
+        if node.opcode in EXPENSIVE or is_of_row(node):
             return False
         n_bytes = physical_bytes(node.shape)
         # A kernel computes beside what it moves anyhow, two arrays of that size that it reads and one that it makes.
         computed = self._compute_bytes(node, (len(groups) + 3) * n_bytes) - 3 * n_bytes
         own = [max(self._bytes_to_make(node, group), computed) for group in groups]
-        product = _product_behind(node)
+        product = product_behind(node)
         # Made once it is made where its product is, and written in place of that; nobody reads the product.
         spared = 2 * physical_bytes(product.shape) - n_bytes if product else 0
         return sum(own) <= min(own) + len(groups) * n_bytes - spared
@@ -205,9 +164,9 @@ class _Fusion:
 
     def _can_leave(self, node: Node, group: Group, groups: Sequence[Group]) -> bool:
         """Return whether a node may be one more output of a kernel that uses it."""
-        if _refusal(node, group) or elements_of(node) != group.space or group.product is not None:
+        if refusal(node, group) or elements_of(node) != group.space or group.product is not None:
             return False
-        if node.opcode in REARRANGES - {"copy"} or any(_reduces_partly(made) for made in group.outputs):
+        if node.opcode in REARRANGES - {"copy"} or any(reduces_partly(made) for made in group.outputs):
             return False
         return not self._reaches([unit for unit in self._users_of(node) if unit is not group], group)
 
@@ -218,20 +177,41 @@ class _Fusion:
                 yield from self.made_in.get(user, (user,))
 
     def _reaches(self, starts: Iterable[Node | Group], end: Group) -> bool:
-        """Return whether what one of ``starts`` makes is needed for ``end``."""
-        todo = list(starts)
-        seen = set(todo)
-        while todo:
-            unit = todo.pop()
-            if unit is end:
+        """Return whether what one of ``starts`` makes is needed for ``end``.
+
+        Of what comes after the starts and what ``end`` needs, both of which may be most of a program, the lesser is
+        gone through.
+        """
+        ahead: set[Node | Group] = set(starts)
+        behind: set[Node | Group] = {end}
+        if end in ahead:
+            return True
+        first = min(map(self._begin, ahead), default=end.number)
+        forward, backward = list(ahead), list(behind)
+        while forward and backward:
+            later = self._after(forward.pop()) - ahead
+            if not behind.isdisjoint(later):
                 return True
-            # What begins after it ends cannot lead to it.
-            if (unit.earliest if isinstance(unit, Group) else self.number[unit]) > end.number:
-                continue
-            later = self._after(unit) - seen
-            seen |= later
-            todo.extend(later)
+            ahead |= later
+            # What begins after it ends cannot lead to it, nor what ends before the first begins be led to.
+            forward += [unit for unit in later if self._begin(unit) <= end.number]
+            earlier = self._before(backward.pop()) - behind
+            if not ahead.isdisjoint(earlier):
+                return True
+            behind |= earlier
+            backward += [unit for unit in earlier if self._end(unit) >= first]
         return False
+
+    def _begin(self, unit: Node | Group) -> int:
+        return unit.earliest if isinstance(unit, Group) else self.number[unit]
+
+    def _end(self, unit: Node | Group) -> int:
+        return unit.number if isinstance(unit, Group) else self.number[unit]
+
+    def _before(self, unit: Node | Group) -> set[Node | Group]:
+        """Return what a kernel, or a node that is in none, takes from."""
+        read = unit.operands if isinstance(unit, Node) else unit.reads - unit.nodes.keys()
+        return {self.owner.get(node, node) for node in read}
 
     def _after(self, unit: Node | Group) -> set[Node | Group]:
         """Return what uses something that a kernel, or a node that is in none, makes."""
@@ -252,33 +232,67 @@ class _Fusion:
     # Kernels that read the same.
 
     def _merge_siblings(self) -> None:
-        """Make reductions of a large array together, and slices of it of the same sizes."""
+        """Make together what reads the same: loops over its elements, slices of the same sizes, and updates."""
         self.followers = {group: self._after(group) for group in dict.fromkeys(self.owner.values())}
         for node in (node for node in self.nodes if not node.is_small):
             for opcode in sorted(SIBLINGS):
-                groups = [group for group in self._groups_using(node) if _only(opcode, group)]
-                # Reductions of what a kernel makes join it too.
-                owner = self.owner.get(node)
-                if opcode == "reduce" and owner and not _only("reduce", owner):
-                    groups.insert(0, owner)
+                groups = [group for group in self._groups_using(node) if is_only(opcode, group)]
                 if opcode == "dynamic-update-slice" and groups:
                     groups += [
-                        group for group in self._groups_using(node) if not _only(opcode, group) and not group.product
+                        group for group in self._groups_using(node) if not is_only(opcode, group) and not group.product
                     ]
-                first_of: dict[tuple[int, ...], Group] = {}
-                for group in groups:
-                    first = first_of.setdefault(group.space, group)
-                    if first is not group and self._are_alike(first, group, node):
-                        self._merge(first, group)
+                self._merge_alike(node, groups)
+            self._merge_loops(node)
+
+    def _merge_loops(self, node: Node) -> None:
+        """Make together what goes through the elements of a node as they come, and what makes the node."""
+        if node.opcode in LAID_OUT_FREELY and all(operand.is_small for operand in node.operands):
+            return
+        owner = self.owner.get(node)
+        if owner and not is_only("reduce", owner):
+            # What is made is summed up in whatever type.
+            self._merge_alike(node, [owner, *(group for group in self._loops_over(node) if is_only("reduce", group))])
+        loops = self._loops_over(node)
+        if owner and owner not in loops and (owner.product or is_loop(owner)):
+            loops.insert(0, owner)
+        self._merge_alike(node, loops, computed_type)
+
+    def _loops_over(self, node: Node) -> list[Group]:
+        """Return the kernels without a product that go through a node as it comes."""
+        return [
+            group
+            for group in self._groups_using(node)
+            if is_loop(group)
+            and group.product is None
+            and group.space == elements_of(node)
+            and (is_only("reduce", group) or goes_along(node, group, ELEMENTWISE))
+        ]
+
+    def _merge_alike(self, node: Node, groups: Sequence[Group], kind: Callable[[Group], Hashable] = bool) -> None:
+        """Make kernels of the same sizes and kind that use a node together, as far as they may be."""
+        firsts: dict[Hashable, Group] = {}
+        for group in groups:
+            key = group.space, kind(group)
+            first = firsts.setdefault(key, group)
+            if first is group:
+                continue
+            if len(first.outputs) + len(group.outputs) > _MOST_RESULTS:
+                firsts[key] = group
+            elif self._are_alike(first, group, node):
+                self._merge(first, group)
 
     def _are_alike(self, first: Group, group: Group, read: Node) -> bool:
         """Return whether two kernels of the same sizes go through the same elements, and neither needs the other."""
-        if _only("reduce", group) and first.space != elements_of(read):
+        if is_only("reduce", group) and first.space != elements_of(read):
+            return False
+        # What needs a sum, or goes through what the other one makes in another order, waits until that is whole.
+        made = [node for node in first.outputs if node is not read and group.uses(node)]
+        if any(node.opcode in ENDS_KERNELS or not goes_along(node, group, ELEMENTWISE) for node in made):
             return False
         # Reductions of several arrays at once, as of values and their places, are kernels by themselves.
         if any(node.opcode == "reduce" and len(node.operands) > 2 for node in (*first.nodes, *group.nodes)):
             return False
-        if _writes_over(first, group) or _writes_over(group, first):
+        if writes_over(first, group) or writes_over(group, first):
             return False
         # Nor can both write over the same array, or one over what the other leaves to others.
         left = {node for node in first.outputs if any(user not in group.nodes for user in node.users)}
@@ -307,6 +321,13 @@ class _Fusion:
             if self.owner.get(node) is other:
                 self.owner[node] = first
         other.nodes, other.outputs, other.made = {}, {}, set()
+        for node in [one for one in first.outputs if self._is_made_for(one, first)]:
+            del first.outputs[node], self.owner[node]
+        first.made = {node.opcode for node in first.outputs}
+
+    def _is_made_for(self, node: Node, group: Group) -> bool:
+        """Return whether nothing but the kernel that makes a node uses it."""
+        return node is not self.graph.root and bool(node.users) and set(self._users_of(node)) == {group}
 
     # From groups to fusions.
 
@@ -334,7 +355,10 @@ class _Fusion:
                 size, user = physical_bytes(node.shape), kernels[groups[0]].name
                 self.target.note("fuse", is_done=True, reason=how, name=node.name, user=user, n_bytes=size)
         for group, apart in self.apart.items():
-            kernel, read = kernels[group], {node: why for node, why in apart.items() if self.owner[node] is not group}
+            kernel, read = (
+                kernels[group],
+                {node: why for node, why in apart.items() if self.owner.get(node, group) is not group},
+            )
             for node, why in read.items():
                 name, size = kernels[self.owner[node]].name, physical_bytes(node.shape)
                 self.target.note("fuse", is_done=False, reason=why, name=name, user=kernel.name, n_bytes=size)
@@ -409,168 +433,3 @@ class _Fusion:
                 else fusion
             )
         return fusion
-
-
-def _product_behind(node: Node) -> Node | None:
-    """Return the product that would be in the kernel of a node if that began one, None if there is none."""
-    return next((one for one in _made_for(node, KEEPS_TILES) if one.opcode in PRODUCTS), None)
-
-
-def _is_of_row(node: Node) -> bool:
-    """Return whether a row window is made for this node alone: one kernel makes both, of what it has in registers."""
-    return any(map(is_row_window, _made_for(node, FUSES_INTO_USERS)))
-
-
-def _made_for(node: Node, through: Collection[str]) -> Iterator[Node]:
-    """Yield what is made for a node alone; behind these what is made for those alone that have some opcodes."""
-    private, todo = {node}, [node]
-    while todo:
-        for operand in todo.pop().operands:
-            if operand not in private and private.issuperset(operand.users):
-                yield operand
-                if operand.opcode in through:
-                    private.add(operand)
-                    todo.append(operand)
-
-
-def _is_kernel(node: Node) -> bool:
-    """Return whether a node is work that a kernel can do."""
-    if _reduces_partly(node):
-        return True
-    if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
-        return False
-    if node.is_small and all(operand.is_small for operand in node.operands):
-        return False
-    if is_on_host(node):
-        return False
-    return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS
-
-
-def _reduces_partly(node: Node) -> bool:
-    return node.attributes.get("custom_call_target") == _PARTIAL_REDUCE
-
-
-def _only(opcode: str, group: Group) -> bool:
-    """Return whether all results of a kernel are of one opcode."""
-    return group.made == {opcode}
-
-
-def _writes_over(group: Group, other: Group) -> bool:
-    """Return whether a kernel updates in place what another one reads."""
-    return not group.targets.isdisjoint(other.reads)
-
-
-def _refusal(node: Node, group: Group) -> str:
-    """Return the rule by which a kernel may not make a node that it uses; empty if it may."""
-    if node.opcode not in FUSES_INTO_USERS:
-        return f"a {node.opcode} ends its kernel"
-    # In programs compiled ahead of time 72 of 72 such pads are kernels, and of 486 others 29.
-    if node.opcode == "pad" and any(part.interior for part in node.attributes["padding"]):
-        return "it puts its elements apart, which a kernel does by itself"
-    users = _users_behind_bitcasts(node, group)
-    if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users) and not _turns_registers(node):
-        return "a product takes what lies as it wants it"
-    # An update in place leaves its target where it is, and is made before the target changes if it is made of it.
-    updates = [user for user in users if user.opcode == "dynamic-update-slice"]
-    if any(user.operands[0] is node or _is_made_of(node, user.operands[0]) for user in updates):
-        return "it is updated in place, or made of what is"
-    # What is moved to other places is read from memory, not computed on the way.
-    if any(user.opcode in REARRANGES and not _moves_with(node, user) for user in users) or node.opcode in RESHAPES:
-        return "its elements go to other places, and are read from memory for that"
-    if node.opcode in PRODUCTS:
-        return _refused_product(node, group)
-    # Of rows along the lanes the product itself is stored, below.
-    tall = [user for user in users if is_row_window(user) and not goes_along_lanes(user)]
-    product = _product_behind(node) if tall else None
-    if product and any(has_long_rows(window, product) for window in tall):
-        return _TOO_LONG
-    if node.opcode == "reduce-window" and not (
-        all(user.opcode in KEEPS_TILES for user in users) and is_row_window(node)
-    ):
-        return "its windows reach over more than a row"
-    return ""
-
-
-def _refused_product(product: Node, group: Group) -> str:
-    if group.product is not None:
-        return "the kernel has a product already"
-    windows = [node for node in group.nodes if is_row_window(node)]
-    if windows and any(map(_is_moved, product.operands)):
-        return "it takes what it moves itself, and so makes no rows"
-    if any(has_long_rows(window, product) for window in windows):
-        return _TOO_LONG
-    return "" if _follows_product(product, group) else "what follows the product does not go through its tiles"
-
-
-def _is_made_of(node: Node, read: Node) -> bool:
-    """Return whether a kernel that makes a node, and what could be made with it, reads another one."""
-    todo, seen = [node], {node}
-    while todo:
-        for operand in todo.pop().operands:
-            if operand is read:
-                return True
-            if operand not in seen and operand.opcode in FUSES_INTO_USERS - PRODUCTS:
-                seen.add(operand)
-                todo.append(operand)
-    return False
-
-
-def _users_behind_bitcasts(node: Node, group: Group) -> list[Node]:
-    """Return what uses a node in a kernel, under whatever name."""
-    found = []
-    for user in node.users:
-        if user in group.nodes:
-            found += [user, *(_users_behind_bitcasts(user, group) if user.opcode == "bitcast" else ())]
-    return found
-
-
-def _moves_with(node: Node, user: Node) -> bool:
-    """Return whether what moves elements may take them from a node: a row, for one, is cut out and turned at once."""
-    return node.opcode == "bitcast" or (node.opcode in SLICES and user.opcode in RESHAPES)
-
-
-def _follows_product(product: Node, group: Group) -> bool:
-    """Return whether everything that a kernel makes of a product goes through its elements as they come."""
-    todo, seen = [product], {product}
-    while todo:
-        for user in todo.pop().users:
-            if user not in group.nodes or user in seen:
-                continue
-            if user.opcode not in KEEPS_TILES and not _reduces_partly(user):
-                return False
-            seen.add(user)
-            # A reduction is an output.
-            if user.opcode not in _LOOPS_OVER:
-                todo.append(user)
-    return True
-
-
-def _is_moved(operand: Node) -> bool:
-    """Return whether a product moves what it takes by itself: cuts it out, repeats it, or lays it out anew."""
-    source = operand.source
-    return source.opcode in SLICES | {"broadcast"} or (source.opcode == "copy" and _turns_registers(source))
-
-
-def _turns_registers(copy: Node) -> bool:
-    """Return whether a copy only lays out anew what is there, along another dimension than that of the lanes.
-
-    Of copies before products in programs compiled ahead of time (v3 to v7x, several versions of libtpu) all 106 that
-    leave the lanes as they are are made in the kernel of the product, and none of 36 others.
-    """
-    (operand,) = copy.operands
-    lanes = {node.array.actual_layout.minor_to_major[:1] for node in (copy, operand)}
-    return len(lanes) == 1 and operand.source.opcode in HANDED_IN
-
-
-def _read_bytes(nodes: Iterable[Node]) -> dict[Node, int]:
-    """Return what each node reads where all that is cheap before it is made again."""
-    found: dict[Node, int] = {}
-    for node in nodes:
-        whole = physical_bytes(node.shape)
-        if node.opcode in SLICES:
-            found[node] = whole
-            continue
-        n_bytes = sum(min(physical_bytes(o.shape), found[o]) for o in node.operands if not o.is_small)
-        can_join = node.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES
-        found[node] = n_bytes if can_join else max(n_bytes, whole)
-    return found

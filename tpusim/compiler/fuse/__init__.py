@@ -1,0 +1,1 @@
+"""Pass 7: which instructions become one kernel."""

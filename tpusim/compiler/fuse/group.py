@@ -1,0 +1,56 @@
+"""A kernel that is being made: the nodes that become it."""
+
+from __future__ import annotations
+
+from tpusim.draft import Node
+from tpusim.ir.ops import PRODUCTS
+from tpusim.shapes.shape import ArrayShape
+
+LOOPS_OVER = {"custom-call": 0, "dynamic-update-slice": 1, "reduce": 0}
+"""Opcodes whose loop goes over one of their operands, with its number."""
+
+
+class Group:
+    """Nodes that become one kernel.
+
+    ``number`` is where the last of them stands in the order of the graph, ``earliest`` where the first output does.
+    """
+
+    __slots__ = ("earliest", "made", "nodes", "number", "outputs", "product", "reads", "space", "targets")
+
+    def __init__(self, node: Node, number: int) -> None:
+        self.nodes: dict[Node, None] = {}
+        # What its nodes use, and what they update in place.
+        self.reads: set[Node] = set()
+        self.targets: set[Node] = set()
+        self.outputs: dict[Node, None] = {}
+        # The opcodes of its outputs.
+        self.made: set[str] = set()
+        self.number = self.earliest = number
+        self.product: Node | None = None
+        # The sizes that its loop goes over: those that a reduction takes in, of what is put in, or of the result.
+        self.space = elements_of(node.operands[LOOPS_OVER[node.opcode]] if node.opcode in LOOPS_OVER else node)
+
+    def uses(self, node: Node) -> bool:
+        """Return whether something in this kernel uses a node."""
+        return node in self.reads
+
+    def join(self, node: Node) -> None:
+        """Make a node in this kernel."""
+        self.nodes[node] = None
+        self.reads.update(node.operands)
+        if node.opcode == "dynamic-update-slice":
+            self.targets.add(node.operands[0])
+        if node.opcode in PRODUCTS:
+            self.product = node
+
+    def leave(self, node: Node, number: int) -> None:
+        """Let a node of this kernel, which stands at a number, be one of its results."""
+        self.outputs[node] = None
+        self.earliest = min(self.earliest, number)
+        self.made.add(node.opcode)
+
+
+def elements_of(node: Node) -> tuple[int, ...]:
+    """Return the sizes of a node's array, those of 1 left out."""
+    return tuple(size for size in node.array.dimensions if size != 1) if isinstance(node.shape, ArrayShape) else ()

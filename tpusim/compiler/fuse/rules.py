@@ -1,0 +1,219 @@
+"""What a kernel may make, and which kernels do the same.
+
+Source: XLA, InstructionFusion and MultiOutputFusion, by idea; which kernels the TPU compiler makes, from programs
+compiled ahead of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from tpusim.compiler.fuse.group import LOOPS_OVER, Group
+from tpusim.compiler.host.moves import is_on_host
+from tpusim.compiler.row_window import goes_along_lanes, has_long_rows, is_row_window
+from tpusim.draft import Node
+from tpusim.ir.ops import (
+    ELEMENTWISE,
+    ENDS_KERNELS,
+    EXPENSIVE,
+    FUSES_INTO_USERS,
+    HANDED_IN,
+    HAS_EFFECTS,
+    KEEPS_TILES,
+    PRODUCTS,
+    REARRANGES,
+    RESHAPES,
+    SLICES,
+)
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.dtype import DType
+from tpusim.shapes.shape import ArrayShape
+
+_TOO_LONG = "its rows are too long for the kernel of a product"
+
+_LOOPS = ELEMENTWISE - {"map"} | {"reduce"}
+"""Kernels that end with one of these go through the elements of what they read."""
+
+_PARTIAL_REDUCE = "PartialReduce"
+"""The custom call that makes less of approximate top-k's candidates: in one kernel with the product that it reads."""
+
+
+def product_behind(node: Node) -> Node | None:
+    """Return the product that would be in the kernel of a node if that began one, None if there is none."""
+    return next((one for one in _made_for(node, KEEPS_TILES) if one.opcode in PRODUCTS), None)
+
+
+def is_of_row(node: Node) -> bool:
+    """Return whether a row window is made for this node alone: one kernel makes both, of what it has in registers."""
+    return any(map(is_row_window, _made_for(node, FUSES_INTO_USERS)))
+
+
+def _made_for(node: Node, through: Collection[str]) -> Iterator[Node]:
+    """Yield what is made for a node alone; behind these what is made for those alone that have some opcodes."""
+    private, todo = {node}, [node]
+    while todo:
+        for operand in todo.pop().operands:
+            if operand not in private and private.issuperset(operand.users):
+                yield operand
+                if operand.opcode in through:
+                    private.add(operand)
+                    todo.append(operand)
+
+
+def is_kernel(node: Node) -> bool:
+    """Return whether a node is work that a kernel can do."""
+    if reduces_partly(node):
+        return True
+    if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
+        return False
+    if node.is_small and all(operand.is_small for operand in node.operands):
+        return False
+    if is_on_host(node):
+        return False
+    return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS
+
+
+def reduces_partly(node: Node) -> bool:
+    """Return whether a node makes less of the candidates of an approximate top-k."""
+    return node.attributes.get("custom_call_target") == _PARTIAL_REDUCE
+
+
+def is_only(opcode: str, group: Group) -> bool:
+    """Return whether all results of a kernel are of one opcode."""
+    return group.made == {opcode}
+
+
+def writes_over(group: Group, other: Group) -> bool:
+    """Return whether a kernel updates in place what another one reads."""
+    return not group.targets.isdisjoint(other.reads)
+
+
+def refusal(node: Node, group: Group) -> str:
+    """Return the rule by which a kernel may not make a node that it uses; empty if it may."""
+    if node.opcode not in FUSES_INTO_USERS:
+        return f"a {node.opcode} ends its kernel"
+    # In programs compiled ahead of time 72 of 72 such pads are kernels, and of 486 others 29.
+    if node.opcode == "pad" and any(part.interior for part in node.attributes["padding"]):
+        return "it puts its elements apart, which a kernel does by itself"
+    users = _users_behind_bitcasts(node, group)
+    if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users) and not _turns_registers(node):
+        return "a product takes what lies as it wants it"
+    # An update in place leaves its target where it is, and is made before the target changes if it is made of it.
+    updates = [user for user in users if user.opcode == "dynamic-update-slice"]
+    if any(user.operands[0] is node or _is_made_of(node, user.operands[0]) for user in updates):
+        return "it is updated in place, or made of what is"
+    # What is moved to other places is read from memory, not computed on the way.
+    if any(user.opcode in REARRANGES and not _moves_with(node, user) for user in users) or node.opcode in RESHAPES:
+        return "its elements go to other places, and are read from memory for that"
+    if node.opcode in PRODUCTS:
+        return _refused_product(node, group)
+    # Of rows along the lanes the product itself is stored, below.
+    tall = [user for user in users if is_row_window(user) and not goes_along_lanes(user)]
+    product = product_behind(node) if tall else None
+    if product and any(has_long_rows(window, product) for window in tall):
+        return _TOO_LONG
+    if node.opcode == "reduce-window" and not (
+        all(user.opcode in KEEPS_TILES for user in users) and is_row_window(node)
+    ):
+        return "its windows reach over more than a row"
+    return ""
+
+
+def _refused_product(product: Node, group: Group) -> str:
+    if group.product is not None:
+        return "the kernel has a product already"
+    windows = [node for node in group.nodes if is_row_window(node)]
+    if windows and any(map(_is_moved, product.operands)):
+        return "it takes what it moves itself, and so makes no rows"
+    if any(has_long_rows(window, product) for window in windows):
+        return _TOO_LONG
+    return "" if goes_along(product, group, KEEPS_TILES) else "what follows the product does not go through its tiles"
+
+
+def _is_made_of(node: Node, read: Node) -> bool:
+    """Return whether a kernel that makes a node, and what could be made with it, reads another one."""
+    todo, seen = [node], {node}
+    while todo:
+        for operand in todo.pop().operands:
+            if operand is read:
+                return True
+            if operand not in seen and operand.opcode in FUSES_INTO_USERS - PRODUCTS:
+                seen.add(operand)
+                todo.append(operand)
+    return False
+
+
+def _users_behind_bitcasts(node: Node, group: Group) -> list[Node]:
+    """Return what uses a node in a kernel, under whatever name."""
+    found = []
+    for user in node.users:
+        if user in group.nodes:
+            found += [user, *(_users_behind_bitcasts(user, group) if user.opcode == "bitcast" else ())]
+    return found
+
+
+def _moves_with(node: Node, user: Node) -> bool:
+    """Return whether what moves elements may take them from a node: a row, for one, is cut out and turned at once."""
+    return node.opcode == "bitcast" or (node.opcode in SLICES and user.opcode in RESHAPES)
+
+
+def is_loop(group: Group) -> bool:
+    """Return whether every result of a kernel is computed element by element, or summed up."""
+    return group.made <= _LOOPS
+
+
+def computed_type(group: Group) -> DType | None:
+    """Return the type in which a kernel computes its results, whatever it converts them to; None if they are several.
+
+    Source: pairs of kernels in programs compiled ahead of time, of one type, of two, and of one that is converted.
+    """
+    found = {node.operands[0] if node.opcode == "convert" else node for node in group.outputs}
+    types = {node.shape.dtype if isinstance(node.shape, ArrayShape) else None for node in found}
+    return types.pop() if len(types) == 1 else None
+
+
+def goes_along(read: Node, group: Group, through: Collection[str]) -> bool:
+    """Return whether everything that a kernel makes of a node goes through its elements as they come."""
+    todo, seen = [read], {read}
+    while todo:
+        for user in todo.pop().users:
+            if user not in group.nodes or user in seen:
+                continue
+            if user.opcode not in through and user.opcode != "reduce" and not reduces_partly(user):
+                return False
+            seen.add(user)
+            # A reduction is an output.
+            if user.opcode not in LOOPS_OVER:
+                todo.append(user)
+    return True
+
+
+def _is_moved(operand: Node) -> bool:
+    """Return whether a product moves what it takes by itself: cuts it out, repeats it, or lays it out anew."""
+    source = operand.source
+    return source.opcode in SLICES | {"broadcast"} or (source.opcode == "copy" and _turns_registers(source))
+
+
+def _turns_registers(copy: Node) -> bool:
+    """Return whether a copy only lays out anew what is there, along another dimension than that of the lanes.
+
+    Of copies before products in programs compiled ahead of time (v3 to v7x, several versions of libtpu) all 106 that
+    leave the lanes as they are are made in the kernel of the product, and none of 36 others.
+    """
+    (operand,) = copy.operands
+    lanes = {node.array.actual_layout.minor_to_major[:1] for node in (copy, operand)}
+    return len(lanes) == 1 and operand.source.opcode in HANDED_IN
+
+
+def read_bytes(nodes: Iterable[Node]) -> dict[Node, int]:
+    """Return what each node reads where all that is cheap before it is made again."""
+    found: dict[Node, int] = {}
+    for node in nodes:
+        whole = physical_bytes(node.shape)
+        if node.opcode in SLICES:
+            found[node] = whole
+            continue
+        n_bytes = sum(min(physical_bytes(o.shape), found[o]) for o in node.operands if not o.is_small)
+        can_join = node.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES
+        found[node] = n_bytes if can_join else max(n_bytes, whole)
+    return found
