@@ -13,10 +13,10 @@ ahead of time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -100,6 +100,18 @@ def flops_by_operands(products: Iterable[Product]) -> dict[str, float]:
     for product in products:
         flops[product.operand_type] = flops.get(product.operand_type, 0.0) + product.flops
     return flops
+
+
+def transform_lengths(attributes: Mapping[str, Any], operand: ArrayShape) -> tuple[int, ...]:
+    """Return over how many elements an ``fft`` goes along each dimension of its own, the innermost last.
+
+    A transform of complex numbers is one of all that its operand has: ``fft_length`` says along how many dimensions,
+    and XLA's shape inference lets any numbers pass. That of StableHLO is of the operand as well (StableHLO, fft), and
+    the TPU compiler makes of other numbers what it makes of the operand's (v5e, libtpu 0.0.52). Where one side is real,
+    ``fft_length`` has its sizes.
+    """
+    lengths: tuple[int, ...] = attributes["fft_length"]
+    return operand.dimensions[-len(lengths) :] if attributes["fft_type"] in ("FFT", "IFFT") else lengths
 
 
 def transform_parts(length: int) -> tuple[int, ...]:
