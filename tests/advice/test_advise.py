@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 from rich.console import Console
 
+from tests.compiler.programs import compiled
 from tests.house.source_tree import ROOT
 from tpusim.advice.advise import advise
 from tpusim.advice.rules.batch import _products
@@ -24,6 +25,10 @@ from tpusim.program.steps import AnyStep, HostTransfer, Kernel, Loop
 from tpusim.program.verify import verify_program
 from tpusim.program.work import Matmul, Stream, TileClass, TilePart, Work
 from tpusim.report.terminal.answers.advice import render_advice
+from tpusim.semantics.marks import ASKED_FLOPS
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
+from tpusim.text.printer import print_module
 
 TRACES = ROOT / "traces"
 CHIP = load_chip("v5e")
@@ -708,3 +713,24 @@ def test_another_order_is_advised_where_it_is_faster(tmp_path, use, is_turned):
     assert best.is_present != is_turned
     assert found.change.startswith("join them")
     assert ("; or put" in found.change, "; do not put" in found.change) == (is_turned, not is_turned)
+
+
+@pytest.mark.parametrize(("images", "features"), [(1, 130), (2, 100)])
+def test_padding_of_images_that_are_cut_is_not_that_of_a_size(images, features):
+    """Other features end that of the features alone: as much as where the text does not say what is asked for."""
+    sizes = f"bf16[{images},57,57,{features}]"
+    module = compiled(f"""HloModule m
+ENTRY e {{
+  x = {sizes} parameter(0)
+  k = bf16[3,3,{features},{features}] parameter(1)
+  ROOT y = {sizes} convolution(x, k), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f
+}}
+""")
+    text = print_module(module)
+    silent = re.sub(f'{ASKED_FLOPS}="[0-9]+"', f'{ASKED_FLOPS}=""', text)
+    assert silent != text
+    saved, expected = (
+        {one.what: one.saved_ps for one in advise(each).findings if one.rule == "padding"}
+        for each in (module, parse_module(SourceText("silent", silent)))
+    )
+    assert saved == expected != {}

@@ -698,6 +698,20 @@ def test_fourier_transforms_are_products(kind, sizes, lengths):
     assert opcodes(made)["dot"] == products or lengths == (1,)
 
 
+@pytest.mark.parametrize(("kind", "lengths"), [("FFT", "6"), ("IFFT", "0"), ("IFFT", "3,512"), ("IFFT", "4099")])
+def test_what_lengths_a_complex_transform_states_changes_nothing(kind, lengths):
+    """The TPU compiler makes the same program of all (v5e, libtpu 0.0.52): those that the operand has count."""
+    own = "4,512" if "," in lengths else "512"
+    other, same = (
+        decomposed(f"""
+        x = c64[3,4,512] parameter(0)
+        ROOT out = c64[3,4,512] fft(x), fft_type={kind}, fft_length={{{stated}}}
+        """)[1]
+        for stated in (lengths, own)
+    )
+    assert [str(i) for i in other.entry.instructions] == [str(i) for i in same.entry.instructions]
+
+
 def test_complex_numbers_between_transforms_are_pairs():
     """A convolution by spectra has no complex arrays but those of its arguments."""
     _, made = decomposed("""

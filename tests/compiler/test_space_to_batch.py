@@ -6,10 +6,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tpusim
 from tests.compiler.programs import compiled
-from tpusim.pipeline.stages import check, execute
+from tpusim.hardware.load import load_chip
+from tpusim.pipeline.stages import check, execute, lower
+from tpusim.program.steps import Kernel
+from tpusim.semantics.products import canonical_product
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
+from tpusim.text.printer import print_module
 
 
 def convolutions(module):
@@ -186,3 +191,58 @@ def test_whatever_the_order_and_the_type_the_values_are_the_same(name, images):
     inputs = [draw.integers(-3, 4, each).astype(dtype) for each in sizes]
     expected, found = (execute(one, inputs, precision="exact") for one in (source, module))
     np.testing.assert_array_equal(np.asarray(found, np.float32), np.asarray(expected, np.float32))
+
+
+def operations(module):
+    """Return the operations of the products of a module as it runs, and those that any product of it computes."""
+    kernels = [step for step in lower(module, load_chip("v5e")).every_step if isinstance(step, Kernel)]
+    products = [
+        canonical_product(i, [operand.shape for operand in computation.operands_of(i)])
+        for computation in module.computations
+        for i in computation
+        if i.opcode == "convolution"
+    ]
+    return sum(step.product_flops for step in kernels), sum(one.flops + one.padded_flops for one in products)
+
+
+@pytest.mark.parametrize(
+    ("images", "columns", "size", "is_padded"),
+    [(1, 56, 3, True), (2, 33, 5, True), (7, 57, 1, True), (1, 56, 1, False), (8, 56, 3, False)],
+)
+def test_operations_are_those_of_the_program_that_is_given(images, columns, size, is_padded):
+    """Two for each tap that meets an image: neither columns behind the last nor padding that is stored count."""
+    low = (size - 1) // 2
+    met = [sum(0 <= at + tap - low < of for at in range(of) for tap in range(size)) for of in (20, columns)]
+    asked, computed = operations(compiled(one(images, 20, columns, size)))
+    assert asked == 2 * images * met[0] * met[1] * 8 * 16
+    assert (computed > asked) == is_padded
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_operations_of_a_chain_are_those_of_each_of_its_convolutions(name):
+    """As the text has them, whether an image is cut for the first or stays so; compiled anew too."""
+    source = parse_module(SourceText("test", chain(name)))
+    given = sum(
+        canonical_product(i, [operand.shape for operand in source.entry.operands_of(i)]).flops
+        for i in source.entry
+        if i.opcode == "convolution"
+    )
+    module = compiled(chain(name))
+    written = parse_module(SourceText("written", print_module(module)))
+    assert [operations(each)[0] for each in (module, written)] == [given, given]
+
+
+def test_operations_that_a_text_states_change_no_time():
+    """Beyond what is computed, or with no number, they count for nothing."""
+    module = compiled(one(1, 20, 56, 3))
+    text = print_module(module)
+    stated = str(int(operations(module)[0]))
+    assert text.count(f'"{stated}"') == 1
+    runs = {
+        other: tpusim.simulate(parse_module(SourceText("other", text.replace(f'"{stated}"', f'"{other}"'))), "v5e")
+        for other in (stated, "1000", "9" * 5000, "-1", "few")
+    }
+    assert len({run.summary.total_ps for run in runs.values()}) == 1
+    found = {other: run.summary.utilisation.flops for other, run in runs.items()}
+    computed = operations(module)[1]
+    assert found == {stated: int(stated), "1000": 1000, "9" * 5000: computed, "-1": computed, "few": computed}

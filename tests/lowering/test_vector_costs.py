@@ -251,6 +251,16 @@ def test_algorithms_take_their_passes(operand, result, call, cost):
     assert_computes(work_of((operand,), result, call), at_cost((cost[0], OPS[cost[1]]), (pivots, MOVES["pivot"])))
 
 
+@pytest.mark.parametrize("stated", [0, 7, 4099])
+def test_a_complex_transform_takes_as_long_as_its_own_sizes(stated):
+    """Whatever lengths it states."""
+    found, own = (
+        work_of(("c64[512,512]",), "c64[512,512]", f"fft(%a), fft_type=IFFT, fft_length={{{length}}}")
+        for length in (stated, 512)
+    )
+    assert found == own
+
+
 ROOTS = 33 * 513
 """Registers of a matrix of 4,099 rows and columns."""
 

@@ -58,6 +58,16 @@ def test_a_transform_is_the_sum_that_defines_it():
     np.testing.assert_allclose(run_ours(back, [x])[0], waves.conj() @ x / 8, atol=1e-6)
 
 
+@pytest.mark.parametrize("lengths", [(6,), (16,), (0,), (3, 8), (5, 5)])
+@pytest.mark.parametrize(("kind", "expected"), [("FFT", np.fft.fftn), ("IFFT", np.fft.ifftn)])
+def test_a_complex_transform_is_of_the_operands_own_sizes(kind, expected, lengths):
+    """Lengths say along how many dimensions: the TPU compiler makes the same of any. XLA's CPU is no oracle here."""
+    x = numbers((4, 8), "c64")
+    attributes = f"fft_type={kind}, fft_length={{{','.join(map(str, lengths))}}}"
+    (found,) = run_ours(program("c64[4,8]", f"fft(p0), {attributes}", ["c64[4,8]"]), [x])
+    np.testing.assert_allclose(found, expected(x, axes=range(-len(lengths), 0)), atol=1e-5)
+
+
 @pytest.mark.parametrize(("kind", "operand", "result"), KINDS[:4])
 def test_no_elements_transform_to_no_elements(kind, operand, result):
     """An empty batch is allowed and stays empty."""

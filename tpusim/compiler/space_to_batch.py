@@ -19,6 +19,8 @@ from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import ELEMENTWISE
+from tpusim.semantics.marks import ASKED_FLOPS, with_mark
+from tpusim.semantics.products import convolution_flops
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape
 
@@ -151,6 +153,10 @@ class _Graph:
             _in_order(labels.lhs, whole), labels.rhs, _in_order(labels.output, form)
         )
         shape = ArrayShape(node.array.dtype, self._sizes(node, form))
+        asked = convolution_flops(node.attributes, image.array, kernel.array, node.array)
+        # Padding that is stored as columns of an image looks like one.
+        if asked < convolution_flops(attributes, given.array, kernel.array, shape):
+            attributes = with_mark(attributes, ASKED_FLOPS, f"{asked:.0f}")
         self.cuts[node] = _Cut(self.graph.add("convolution", shape, [given, kernel], attributes, like=node), form)
 
     def _masked(self, build: Build, node: Node, cut: _Cut) -> Node:

@@ -32,6 +32,10 @@ BY_SLICE = "BySlice"
 APART = "tpusim_apart"
 """Of a kernel: the neighbours whose results it reads and does not make itself, each with the rule."""
 
+ASKED_FLOPS = "tpusim_asked_flops"
+"""Of a convolution whose images are cut: the operations that the program asks for. Those beyond meet padding that is
+stored as if it were of the images, which nothing in the text tells from them."""
+
 
 def mark_of(marked: Module | Instruction, mark: str) -> str:
     """Return what a mark says; empty if there is no such mark."""

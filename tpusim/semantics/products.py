@@ -13,15 +13,16 @@ ahead of time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
+from tpusim.semantics.marks import ASKED_FLOPS, mark_of
 from tpusim.semantics.precision import product_passes
 from tpusim.semantics.windows import how_paired, meeting_pairs
 from tpusim.shapes.shape import ArrayShape
@@ -78,7 +79,8 @@ class Product(msgspec.Struct, frozen=True, gc=False):
     With windows each row is the sum over ``reach`` kernel positions, each with ``depth`` features of its own, and
     belongs to one of ``phases`` kernels: those of the holes of a dilated input, or of the groups of a ragged dot.
     ``kinds`` are those of a convolution's spatial dimensions. ``operand_type`` is the one of more bits, at
-    whose rate the unit works. ``flops`` are two per multiply-add that the program asks for, padding and holes left out.
+    whose rate the unit works. ``flops`` are two per multiply-add that the program asks for, padding and holes left out;
+    ``padded_flops`` are done beyond these, where the compiler has stored padding with the images that it cut.
     """
 
     batch: int
@@ -92,14 +94,41 @@ class Product(msgspec.Struct, frozen=True, gc=False):
     phases: float = 1.0
     groups: int = 1
     kinds: tuple[str, ...] = ()
+    padded_flops: float = 0.0
+
+    @property
+    def done_flops(self) -> float:
+        """All operations that take time."""
+        return self.flops + self.padded_flops
 
 
 def flops_by_operands(products: Iterable[Product]) -> dict[str, float]:
-    """Return the floating-point operations of products by the type of their operands."""
-    flops: dict[str, float] = {}
-    for product in products:
-        flops[product.operand_type] = flops.get(product.operand_type, 0.0) + product.flops
-    return flops
+    """Return the floating-point operations that products are asked for by the type of their operands."""
+    return _by_operands((product.operand_type, product.flops) for product in products)
+
+
+def done_flops_by_operands(products: Iterable[Product]) -> dict[str, float]:
+    """Return the floating-point operations that products do by the type of their operands."""
+    return _by_operands((product.operand_type, product.done_flops) for product in products)
+
+
+def _by_operands(flops: Iterable[tuple[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, count in flops:
+        found[name] = found.get(name, 0.0) + count
+    return found
+
+
+def transform_lengths(attributes: Mapping[str, Any], operand: ArrayShape) -> tuple[int, ...]:
+    """Return over how many elements an ``fft`` goes along each dimension of its own, the innermost last.
+
+    A transform of complex numbers is one of all that its operand has: ``fft_length`` says along how many dimensions,
+    and XLA's shape inference lets any numbers pass. That of StableHLO is of the operand as well (StableHLO, fft), and
+    the TPU compiler makes of other numbers what it makes of the operand's (v5e, libtpu 0.0.52). Where one side is real,
+    ``fft_length`` has its sizes.
+    """
+    lengths: tuple[int, ...] = attributes["fft_length"]
+    return operand.dimensions[-len(lengths) :] if attributes["fft_type"] in ("FFT", "IFFT") else lengths
 
 
 def transform_parts(length: int) -> tuple[int, ...]:
@@ -208,13 +237,27 @@ class _Spatial(NamedTuple):
         return taps if 2 * met > taps else max(1.0, met)
 
 
-def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> Product:
-    labels: ConvolutionLabels = instruction.attributes["dim_labels"]
-    windows: tuple[WindowDimension, ...] = instruction.attributes.get("window", Window()).dimensions
-    output: ArrayShape = instruction.shape  # type: ignore[assignment]
+def convolution_flops(attributes: Mapping[str, Any], lhs: ArrayShape, rhs: ArrayShape, output: ArrayShape) -> float:
+    """Return two operations for each multiply-add of a convolution, those with padding and holes left out."""
+    labels: ConvolutionLabels = attributes["dim_labels"]
+    batch, depth = output.dimensions[labels.output.index("b")], rhs.dimensions[labels.rhs.index("i")]
+    features, dimensions = rhs.dimensions[labels.rhs.index("o")], _spatial(attributes, lhs, output)
+    return 2.0 * batch * depth * features * prod(meeting_pairs(*d) for d in dimensions)
+
+
+def _spatial(attributes: Mapping[str, Any], lhs: ArrayShape, output: ArrayShape) -> list[_Spatial]:
+    """Return the spatial dimensions of a convolution."""
+    labels: ConvolutionLabels = attributes["dim_labels"]
+    windows: tuple[WindowDimension, ...] = attributes.get("window", Window()).dimensions
     places = [(labels.lhs.index(str(number)), labels.output.index(str(number))) for number in range(len(windows))]
     sizes_of = [(lhs.dimensions[i], output.dimensions[j]) for i, j in places]
-    dimensions = [_Spatial(window, *sizes) for window, sizes in zip(windows, sizes_of, strict=True)]
+    return [_Spatial(window, *sizes) for window, sizes in zip(windows, sizes_of, strict=True)]
+
+
+def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) -> Product:
+    labels: ConvolutionLabels = instruction.attributes["dim_labels"]
+    output: ArrayShape = instruction.shape  # type: ignore[assignment]
+    dimensions = _spatial(instruction.attributes, lhs, output)
     kinds = tuple([dimension_kind(*dimension) for dimension in dimensions])
     sizes = dict.fromkeys((BATCH, ROWS, COLUMNS, WINDOW, DEPTH), 1)
     for dimension, kind in zip(dimensions, kinds, strict=True):
@@ -226,19 +269,29 @@ def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) 
     batch, depth = output.dimensions[labels.output.index("b")], rhs.dimensions[labels.rhs.index("i")]
     features = rhs.dimensions[labels.rhs.index("o")]
     reach = prod(d.reach for d in summed)
+    done = convolution_flops(instruction.attributes, lhs, rhs, output)
+    asked = _asked_flops(instruction, done)
     return Product(
         batch=sizes[BATCH],
         rows=batch * sizes[ROWS] * sizes[WINDOW],
         columns=features // groups * sizes[COLUMNS],
         depth=depth,
-        flops=2.0 * batch * depth * features * prod(meeting_pairs(*d) for d in dimensions),
+        flops=asked,
         operand_type=max(rhs.dtype, lhs.dtype, key=lambda dtype: dtype.bits).name,
         passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
         reach=reach,
         phases=prod(d.window.size for d in summed) / reach,
         groups=groups,
         kinds=kinds,
+        padded_flops=done - asked,
     )
+
+
+def _asked_flops(product: Instruction, done: float) -> float:
+    """Return the operations that the program asks for, of all that a product does."""
+    stated = mark_of(product, ASKED_FLOPS)
+    # Anyone may have written it.
+    return min(float(stated), done) if stated.isdecimal() else done
 
 
 def _of_dot(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape, groups: int) -> Product:

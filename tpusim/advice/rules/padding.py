@@ -11,12 +11,12 @@ from msgspec import structs
 
 from tpusim.advice.trials import LEAST_SHARE, Case, Trial, advises, products_of
 from tpusim.errors import TpusimError
-from tpusim.ir.module import Computation, Instruction, Module
+from tpusim.ir.module import Module
 from tpusim.pipeline.answers.layouts import least_padded_ps
 from tpusim.program.edit import with_steps
 from tpusim.program.steps import Kernel, Steps
 from tpusim.program.work import Work
-from tpusim.semantics.products import canonical_product
+from tpusim.semantics.products import Product, canonical_product
 from tpusim.shapes.address import logical_bytes, physical_bytes
 from tpusim.shapes.shape import ArrayShape
 
@@ -129,7 +129,7 @@ def _wasted(case: Case) -> dict[Size, _Wasted]:
             sizes[name] = size
     for step in case.program.every_step:
         if isinstance(step, Kernel) and case.module is not None and step.name in case.homes:
-            share = _array_share(step, case)
+            share = _array_share(step, case.module, case)
             own = (
                 _worst_multiplied(step, case.module, case)
                 if step.family != "hand-written"
@@ -158,22 +158,19 @@ def _read_by(kernel: Kernel, found: Mapping[Size, _Wasted], sizes: Mapping[str, 
 
 def _worst_multiplied(kernel: Kernel, module: Module, case: Case) -> Size | None:
     """Return the dimension that leaves most of an array idle in the products of a kernel."""
-    home = case.homes[kernel.name]
     sides = (case.chip.mxu.rows, case.chip.mxu.columns)
-    return _worst(
-        [
-            pair
-            for computation, product in products_of(module, home, home[kernel.name])
-            if all(isinstance(one.shape, ArrayShape) for one in computation.operands_of(product))
-            for pair in zip(_depth_and_columns(computation, product), sides, strict=True)
-        ]
-    )
+    found = _products(kernel, module, case)
+    return _worst([pair for one in found for pair in zip((one.depth, one.columns), sides, strict=True)])
 
 
-def _depth_and_columns(computation: Computation, product: Instruction) -> tuple[int, int]:
-    shapes = [one.shape for one in computation.operands_of(product) if isinstance(one.shape, ArrayShape)]
-    found = canonical_product(product, shapes)
-    return found.depth, found.columns
+def _products(kernel: Kernel, module: Module, case: Case) -> Iterator[Product]:
+    """Yield the products of a kernel whose operands are arrays."""
+    home = case.homes[kernel.name]
+    for computation, product in products_of(module, home, home[kernel.name]):
+        operands = computation.operands_of(product)
+        shapes = [one.shape for one in operands if isinstance(one.shape, ArrayShape)]
+        if len(shapes) == len(operands):
+            yield canonical_product(product, shapes)
 
 
 def _worst(sizes: list[tuple[int, int]]) -> Size | None:
@@ -182,11 +179,13 @@ def _worst(sizes: list[tuple[int, int]]) -> Size | None:
     return worst if worst is not None and worst.size < worst.stored else None
 
 
-def _array_share(kernel: Kernel, case: Case) -> float:
-    """Return how much of what passes the arrays the program asked for."""
+def _array_share(kernel: Kernel, module: Module, case: Case) -> float:
+    """Return how much of what passes the arrays is no padding of a size: all that a product of its sizes does."""
     side = case.chip.mxu.rows * case.chip.mxu.columns
     passed = sum(m.streamed_rows for m in kernel.work.matmuls) * kernel.tiles * side
-    return min(1.0, kernel.product_flops / 2 / passed) if passed else 1.0
+    # Padding of images that are cut stays, whatever sizes they have.
+    done = kernel.product_flops + sum(one.padded_flops for one in _products(kernel, module, case))
+    return min(1.0, done / 2 / passed) if passed else 1.0
 
 
 def _full(steps: Steps, wasted: _Wasted) -> Steps:

@@ -14,14 +14,14 @@ from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.complex_numbers import Pair, parts_of
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.draft import Node
-from tpusim.semantics.products import MOST_ROOTS, transform_parts
+from tpusim.semantics.products import MOST_ROOTS, transform_lengths, transform_parts
 
 
 @decomposes("fft", tolerance=1e-5)
 def fourier(build: Build, node: Node) -> Node | None:
     """Transform one dimension after the other; a half of a spectrum is made whole before, or cut off after."""
     (operand,) = node.operands
-    kind, lengths = node.attributes["fft_type"], node.attributes["fft_length"]
+    kind, lengths = node.attributes["fft_type"], transform_lengths(node.attributes, operand.array)
     if {operand.array.dtype.name, node.array.dtype.name} - {"c64", "f32"} or not node.array.element_count:
         return None
     if any(part > MOST_ROOTS for length in lengths for part in transform_parts(length)):

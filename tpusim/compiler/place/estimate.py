@@ -6,7 +6,7 @@ from tpusim.cost.peaks import seconds_at_peak
 from tpusim.hardware.chip import Chip
 from tpusim.ir.ops import FREE, PLAIN_PRODUCTS
 from tpusim.semantics.demand.inlining import Body, Inner
-from tpusim.semantics.products import Product, canonical_product, flops_by_operands
+from tpusim.semantics.products import Product, canonical_product, done_flops_by_operands
 from tpusim.shapes.shape import leaves
 
 
@@ -20,7 +20,7 @@ def compute_seconds(body: Body, chip: Chip) -> float:
             vector_elements += sum(leaf.element_count for leaf in leaves(item.instruction.shape))
     per_cycle = chip.vpu.register_elements * chip.vpu.alu_slots
     # The units work at the same time.
-    return max(seconds_at_peak(flops_by_operands(products), chip), vector_elements / per_cycle / chip.clock_hz)
+    return max(seconds_at_peak(done_flops_by_operands(products), chip), vector_elements / per_cycle / chip.clock_hz)
 
 
 def _product(item: Inner) -> Product:

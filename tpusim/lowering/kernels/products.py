@@ -43,7 +43,7 @@ def product_work(
     spread = 1 if product.groups == 1 and not is_outer else 0
     table = chip.vector_ops
     each = [(1, table.ops["multiply"]), (sums, table.ops["add"]), (spread, table.moves["sublane_broadcast"])]
-    terms = product.flops / 2 * padding / chip.vpu.register_elements
+    terms = product.done_flops / 2 * padding / chip.vpu.register_elements
     on_vector_unit = sum_work(Work(ops=scaled(cost, count * terms)) for count, cost in each)
     array_cycles = sum(array_of(chip).cycles(matmul, chip) for matmul in on_array.matmuls)
     # Arrays without elements ask for nothing.

@@ -23,7 +23,7 @@ from tpusim.lowering.kernels.products import roots_work
 from tpusim.lowering.scope import Notes, entering
 from tpusim.nesting import walk_nested
 from tpusim.program.work import Matmul, Work, scaled, sum_work
-from tpusim.semantics.products import MOST_ROOTS, transform_parts
+from tpusim.semantics.products import MOST_ROOTS, transform_lengths, transform_parts
 from tpusim.semantics.scalars import literal_number, origin_of
 from tpusim.shapes.address import padded_element_count
 from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, leaves
@@ -504,7 +504,8 @@ def _fft(site: Site, instruction: Instruction) -> Work:
 
     Or, of a transform whose matrix of roots is too large to be an array, the products that the compiler makes of it.
     """
-    shape, lengths = site.operand_shape(instruction, 0), instruction.attributes["fft_length"]
+    shape = site.operand_shape(instruction, 0)
+    lengths = transform_lengths(instruction.attributes, shape)
     parts = [part for length in lengths for part in transform_parts(length)]
     if max(parts, default=0) > MOST_ROOTS:
         elements = max(leaf.element_count for leaf in (shape, *leaves(instruction.shape)))

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import array_shape, computes, element_type, zeros
 from tpusim.numerics.site import Site
+from tpusim.semantics.products import transform_lengths
 
 _TRANSFORMS: dict[str, Callable[..., Any]] = {
     "FFT": np.fft.fftn,
@@ -29,13 +29,10 @@ _TRANSFORMS: dict[str, Callable[..., Any]] = {
 @computes("fft")
 def fft(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the transform over the last ``len(fft_length)`` dimensions, in the operand's precision."""
-    lengths = instruction.attributes["fft_length"]
     # NumPy refuses transforms of no elements at all, which are no elements again (or, inversely, zeros).
     if operands[0].size == 0 or array_shape(instruction.shape).element_count == 0:
         return zeros(instruction.shape)
-    if 0 in lengths:
-        # XLA lets it pass too; what its kernels then read is not the operand's.
-        raise UnsupportedError(f"{instruction.name}: expected lengths above 0 for {operands[0].size} values")
+    lengths = transform_lengths(instruction.attributes, array_shape(site.operand(instruction, 0).shape))
     transform = _TRANSFORMS[instruction.attributes["fft_type"]]
     # NumPy takes the real dimension to be the last of these, as XLA does.
     axes = tuple(range(-len(lengths), 0))

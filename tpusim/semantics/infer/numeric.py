@@ -52,6 +52,7 @@ def _fft(site: Site) -> ArrayShape:
         return _last_resized(shape, length // 2 + 1 if length else last, COMPLEX[shape.dtype.name])
     require(shape.dtype.is_complex, "fft_c3", shape.dtype, "for", kind)
     if kind != "IRFFT":
+        # Of any lengths, as XLA has it: transformed is what the operand has (``transform_lengths``).
         return shape
     require(sizes[:-1] == lengths[:-1], "fft_c5", lengths, "for", shape)
     require(last == UNBOUNDED or (not last and not length) or last == length // 2 + 1, "fft_c6", lengths, "for", shape)
