@@ -22,7 +22,7 @@ import msgspec
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
-from tpusim.semantics.precision import product_passes
+from tpusim.semantics.precision import pass_count
 from tpusim.semantics.windows import how_paired, meeting_pairs
 from tpusim.shapes.shape import ArrayShape
 
@@ -233,7 +233,7 @@ def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) 
         depth=depth,
         flops=2.0 * batch * depth * features * prod(meeting_pairs(*d) for d in dimensions),
         operand_type=max(rhs.dtype, lhs.dtype, key=lambda dtype: dtype.bits).name,
-        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
+        passes=pass_count(instruction, lhs.dtype, rhs.dtype),
         reach=reach,
         phases=prod(d.window.size for d in summed) / reach,
         groups=groups,
@@ -260,7 +260,7 @@ def _of_dot(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape, groups: 
         # Rows of no group meet nothing.
         flops=2.0 * batch * rows * columns * depth * min(1, groups),
         operand_type=max(rhs.dtype, lhs.dtype, key=lambda dtype: dtype.bits).name,
-        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
+        passes=pass_count(instruction, lhs.dtype, rhs.dtype),
         # Of a ragged dot's right-hand matrices each row meets only the one of its group.
         phases=float(max(1, groups)) if group_dims else 1.0,
     )

@@ -65,8 +65,8 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
     depth_tiles = work.parts * cuts
     # The first result of a sum is popped, each further one popped and added.
     sums = 0.0 if mxu.accumulates_in_array else out * max(0.0, depth_tiles - 1)
-    # Rows wait in VMEM as packed words: a register holds twice as many of bf16 as of f32.
-    packed = register_elements * max(1, WORD_BITS // DTYPES[product.operand_type].bits)
+    # Rows wait in VMEM as packed words: a register holds twice as many of bf16 as of f32, and half as many of f64.
+    packed = register_elements * WORD_BITS / DTYPES[product.operand_type].bits
     loads = work.loaded_elements / packed * nest.tiles
     # Between two parts of a sum the tile of the result waits in VMEM as f32.
     parked = out * (cuts - 1)
