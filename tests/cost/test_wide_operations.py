@@ -130,10 +130,10 @@ def test_long_integers_are_divided_bit_by_bit(opcode):
     assert cost_of_type(CHIP, opcode, "u64")["vector"] >= 64 * 12
 
 
-def test_parts_of_complex_numbers_are_there_already():
-    """Both are arrays of their own."""
-    assert operation_cost(CHIP, "real", {}, array("f32"), [array("c64")]) == {}
-    assert operation_cost(CHIP, "complex", {}, array("c128"), [array("f64")] * 2) == {}
+def test_parts_are_taken_and_joined_word_by_word():
+    """Where arrays come in and go out the compiler has calls for it."""
+    assert operation_cost(CHIP, "real", {}, array("f32"), [array("c64")]) == {"vector": 1}
+    assert operation_cost(CHIP, "complex", {}, array("c128"), [array("f64")] * 2) == {"vector": 4}
 
 
 def test_the_longer_type_decides():
