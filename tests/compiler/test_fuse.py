@@ -190,6 +190,13 @@ def test_what_takes_longer_to_compute_than_to_read_is_stored(opcodes, is_stored)
     assert isinstance(first.shape, TupleShape) == is_stored
 
 
+def test_what_takes_many_operations_on_words_is_stored():
+    """An exponential of f64 takes hundreds, so that all of a softmax's are made once."""
+    text = SHARED.replace("LINES", "  y = f32[2048,1024] exponential(x)").replace("f32", "f64")
+    first = next(i for i in compiled(text).entry.instructions if i.opcode == "fusion")
+    assert isinstance(first.shape, TupleShape)
+
+
 @pytest.mark.parametrize("columns", [16, 128])
 def test_what_is_computed_of_padding_counts_as_what_is_stored_of_it(columns):
     """Rows of 16 fill registers as rows of 128 do, and take as long to make again."""

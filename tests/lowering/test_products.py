@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpusim.cost.mxu import array_cycles, matmul_cycles, packed_depth_tiles
+from tpusim.cost.operations.table import cost_of_type
 from tpusim.hardware.load import load_chip
 from tpusim.lowering.kernels.products import product_work
 from tpusim.lowering.kernels.tiles import Loop, Nest
@@ -88,6 +89,13 @@ def test_an_outer_product_is_left_to_the_vector_unit(padding):
     """Nothing is added: one multiplication for each register of the result, those that padding adds included."""
     work = product_work(product_of(512, 1, 1024), 512 * 1024, WHOLE, load_chip("v5e"), padding=padding)
     assert (work.matmuls, work.ops) == ((), {"vector": 512 * padding})
+
+
+def test_an_outer_product_of_doubles_takes_what_their_multiplications_do():
+    """The vector unit has no doubles either."""
+    chip, size = load_chip("v5e"), msgspec.structs.replace(product_of(1024, 1, 1024), operand_type="f64", passes=600)
+    work = product_work(size, 1024 * 1024, WHOLE, chip)
+    assert (work.matmuls, work.ops) == ((), {"vector": 1024 * cost_of_type(chip, "multiply", "f64")["vector"]})
 
 
 def test_an_outer_product_of_nothing_asks_for_nothing():

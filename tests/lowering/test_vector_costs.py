@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.lowering.hlo import ADD, kernel_named, lower_text
+from tpusim.cost.operations.applied import computation_cost
 from tpusim.hardware.load import load_chip
-from tpusim.lowering.kernels.vector import computation_cost
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 

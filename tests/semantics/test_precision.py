@@ -51,9 +51,12 @@ ALGORITHMS = {
     "dot_tf32_tf32_f32": ("f32", 3),
     "dot_tf32_tf32_f32_x3": ("f32", 6),
     "dot_f32_f32_f32": ("f32", 6),
-    "dot_f64_f64_f64": ("f64", 6),
+    "dot_f64_f64_f64": ("f64", 48),
 }
-"""Operand type and passes of each name that XLA's parser knows: the number in the name, or enough for its mantissa."""
+"""Operand type and passes of each name that XLA's parser knows: the number in the name, or enough for its mantissa.
+
+The compiler refuses the last one on a TPU; it takes what a product of f64 does without it.
+"""
 
 CONVOLUTION = """HloModule m
 ENTRY e {
@@ -68,6 +71,27 @@ def test_passes_are_those_of_the_compilers_estimates(lhs, rhs, left, right, coun
     """Each operand falls into as many pieces as its own word asks for and its type has."""
     made = Instruction("d", parse_shape("f32[8,8]"), "dot", ("x", "w"), {"operand_precision": (left, right)})
     assert len(product_passes(made, DTYPES[lhs], DTYPES[rhs])) == count
+
+
+LONG = [
+    # Loops of 16 turns, three convolutions in each, whatever the precision.
+    ("f64", "f64", "default", 16 * 3),
+    ("f64", "f64", "highest", 16 * 3),
+    ("f32", "f64", "default", 16 * 3),
+    # Three of f32, which has a precision; nine convolutions in three such loops.
+    ("c64", "c64", "default", 3 * 1),
+    ("c64", "c64", "highest", 3 * 6),
+    ("c128", "c128", "default", 3 * 16 * 3),
+]
+"""Types of operands and results, precision, and products of bf16 in programs of libtpu 0.0.52 for v5e."""
+
+
+@pytest.mark.parametrize(("operands", "result", "word", "count"), LONG)
+def test_products_of_doubles_and_complex_numbers_take_what_their_programs_do(operands, result, word, count):
+    """The unit has neither; f64 also decides where only the result is one."""
+    shape, values = parse_shape(f"{operands}[8,8]"), {"lhs_contracting_dims": (1,), "operand_precision": (word, word)}
+    made = Instruction("d", parse_shape(f"{result}[8,8]"), "dot", ("x", "w"), values)
+    assert canonical_product(made, [shape, shape]).passes == count
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -7,6 +7,8 @@ the two counts asks for: 1 x 1 pieces take one pass, 2 x 2 three, 3 x 3 six, 3 x
 
 Integers are exact and ask no precision: they fall into bytes, and what lies above the 32nd bit of a sum is lost.
 
+A product of f64 is a loop over pieces of bf16, whatever it asks for, and one of complex numbers three of their parts.
+
 Source: JAX documentation, ``jax.lax.Precision`` and ``DotAlgorithmPreset``; counts for unequal pieces, f16 and integers
 are those of the TPU compiler (libtpu 0.0.52), whose ``estimated_cycles`` for v5e rise by one pass's at each.
 """
@@ -19,6 +21,7 @@ from typing import Final
 
 from tpusim.ir.module import Instruction
 from tpusim.shapes.dtype import DType
+from tpusim.shapes.shape import leaves
 
 Passes = tuple[tuple[int, int], ...]
 
@@ -42,6 +45,12 @@ PIECES_BY_ALGORITHM: Final = {
 }
 """The fewest bf16 pieces of each operand that keep the mantissas which a dot's ``algorithm`` promises."""
 
+PASSES_OF_DOUBLES: Final = 16 * 3
+"""An f64 falls into four pairs of pieces: each pair meets each, in three products as A. Karatsuba has them."""
+
+PRODUCTS_OF_PARTS: Final = 3
+"""Products of real matrices that one of complex ones consists of (C. F. Gauss)."""
+
 _ALL_PAIRS = "dot_bf16_bf16_f32_x9"
 _BYTES_OF_A_SUM = 4
 
@@ -62,6 +71,17 @@ def product_passes(instruction: Instruction, lhs: DType, rhs: DType) -> Passes:
         return _pairs(-(-lhs.bits // 8), -(-rhs.bits // 8), _BYTES_OF_A_SUM)
     pieces = min(asked[0], _piece_count(lhs)), min(asked[1], _piece_count(rhs))
     return _pairs(*pieces, sum(pieces) if algorithm == _ALL_PAIRS else max(pieces))
+
+
+def pass_count(instruction: Instruction, lhs: DType, rhs: DType) -> int:
+    """Return how many passes a product takes, of complex numbers those of all their parts.
+
+    Source: programs of the TPU compiler (libtpu 0.0.52) for products of f64, c64 and c128 at each precision.
+    """
+    made = {leaf.dtype.name for leaf in leaves(instruction.shape)}
+    is_double = bool({"f64", "c128"} & {lhs.name, rhs.name, *made})
+    passes = PASSES_OF_DOUBLES if is_double else len(product_passes(instruction, lhs, rhs))
+    return passes * PRODUCTS_OF_PARTS if lhs.is_complex or rhs.is_complex else passes
 
 
 def passes_of(word: str, dtype: DType) -> int:

@@ -23,7 +23,7 @@ import msgspec
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
 from tpusim.semantics.marks import ASKED_FLOPS, mark_of
-from tpusim.semantics.precision import product_passes
+from tpusim.semantics.precision import pass_count
 from tpusim.semantics.windows import how_paired, meeting_pairs
 from tpusim.shapes.shape import ArrayShape
 
@@ -278,7 +278,7 @@ def _of_convolution(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape) 
         depth=depth,
         flops=asked,
         operand_type=max(rhs.dtype, lhs.dtype, key=lambda dtype: dtype.bits).name,
-        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
+        passes=pass_count(instruction, lhs.dtype, rhs.dtype),
         reach=reach,
         phases=prod(d.window.size for d in summed) / reach,
         groups=groups,
@@ -313,7 +313,7 @@ def _of_dot(instruction: Instruction, lhs: ArrayShape, rhs: ArrayShape, groups: 
         # Rows of no group meet nothing.
         flops=2.0 * batch * rows * columns * depth * min(1, groups),
         operand_type=max(rhs.dtype, lhs.dtype, key=lambda dtype: dtype.bits).name,
-        passes=len(product_passes(instruction, lhs.dtype, rhs.dtype)),
+        passes=pass_count(instruction, lhs.dtype, rhs.dtype),
         # Of a ragged dot's right-hand matrices each row meets only the one of its group.
         phases=float(max(1, groups)) if group_dims else 1.0,
     )

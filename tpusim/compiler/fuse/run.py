@@ -30,6 +30,7 @@ from tpusim.compiler.fuse.rules import (
     writes_over,
 )
 from tpusim.compiler.target import Target
+from tpusim.cost.operations.table import operation_cost
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationName, Symbol
 from tpusim.ir.ops import (
@@ -144,11 +145,12 @@ class _Fusion:
         Random bits, for one, take a hundred operations. Source: programs compiled ahead of time.
         """
         rate = self.target.bytes_per_vector_op
-        costs = self.target.chip.vector_ops.ops
+        chip = self.target.chip
         found, todo, seen = 0.0, [node], {node}
         while todo and found <= most:
             made = todo.pop()
-            found += costs.get(made.opcode, {}).get("vector", 0.0) * padded_element_count(made.array) * rate
+            cost = operation_cost(chip, made.opcode, made.attributes, made.shape, [one.shape for one in made.operands])
+            found += (cost or {}).get("vector", 0.0) * padded_element_count(made.array) * rate
             for operand in made.operands:
                 if operand not in seen and operand.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES - SLICES:
                     seen.add(operand)

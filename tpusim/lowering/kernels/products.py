@@ -12,6 +12,7 @@ import msgspec
 
 from tpusim.cost.models.arrays import array_of
 from tpusim.cost.models.protocols import TileProduct
+from tpusim.cost.operations.table import cost_of_type
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import LOAD, VECTOR, WORD_BITS
 from tpusim.lowering.kernels.roles import Moved
@@ -41,8 +42,9 @@ def product_work(
     # Of one term there is no sum. A feature that is not alone in its register goes to all sublanes first.
     sums = 0 if is_outer else 1
     spread = 1 if product.groups == 1 and not is_outer else 0
-    table = chip.vector_ops
-    each = [(1, table.ops["multiply"]), (sums, table.ops["add"]), (spread, table.moves["sublane_broadcast"])]
+    kind = product.operand_type
+    multiply, add = cost_of_type(chip, "multiply", kind), cost_of_type(chip, "add", kind)
+    each = [(1, multiply), (sums, add), (spread, chip.vector_ops.moves["sublane_broadcast"])]
     terms = product.done_flops / 2 * padding / chip.vpu.register_elements
     on_vector_unit = sum_work(Work(ops=scaled(cost, count * terms)) for count, cost in each)
     array_cycles = sum(array_of(chip).cycles(matmul, chip) for matmul in on_array.matmuls)
@@ -63,8 +65,8 @@ def _array_work(product: Product, output_elements: int, nest: Nest, chip: Chip) 
     depth_tiles = work.parts * cuts
     # The first result of a sum is popped, each further one popped and added.
     sums = 0.0 if mxu.accumulates_in_array else out * max(0.0, depth_tiles - 1)
-    # Rows wait in VMEM as packed words: a register holds twice as many of bf16 as of f32.
-    packed = register_elements * max(1, WORD_BITS // DTYPES[product.operand_type].bits)
+    # Rows wait in VMEM as packed words: a register holds twice as many of bf16 as of f32, and half as many of f64.
+    packed = register_elements * WORD_BITS / DTYPES[product.operand_type].bits
     loads = work.loaded_elements / packed * nest.tiles
     # Between two parts of a sum the tile of the result waits in VMEM as f32.
     parked = out * (cuts - 1)

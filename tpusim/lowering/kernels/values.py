@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 import msgspec
 
 from tpusim.cost.models.operations import Table, operations_of
+from tpusim.cost.operations.table import wide_array
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import VECTOR
 from tpusim.ir.ops import FREE, INDEXED, PRODUCTS
@@ -46,11 +47,17 @@ def value_costs(scope: Scope, values: Sequence[Inner], shares: Sequence[float]) 
         opcode = item.instruction.opcode
         if shares[at] and not item.in_place and opcode not in _ELSEWHERE:
             key: Hashable = opcode, item.instruction.shape
-            # Of an operation of the table no more than that counts.
-            if opcode in WORK_RULES or opcode not in table:
+            # Of an operation of the table no more than that counts, unless elements are longer than a word.
+            if opcode in WORK_RULES or opcode not in table or _is_wide(item):
                 key = known.form(item.computation, item.instruction)
             found[at] = known.values.get(key) or _new_cost(scope, item, key)
     return found
+
+
+def _is_wide(item: Inner) -> bool:
+    """Return whether a value, or what it is made of, has elements that no register holds."""
+    shapes = item.computation.shapes
+    return wide_array((item.instruction.shape, *[shapes[name] for name in item.instruction.operands])) is not None
 
 
 def _new_cost(scope: Scope, item: Inner, key: Hashable) -> ValueCost:

@@ -6,22 +6,23 @@ costs per register come from the chip's table of operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from math import ceil, log2, prod
 
 import msgspec
 
+from tpusim.cost.operations.applied import computation_cost
+from tpusim.cost.operations.table import operation_cost, wide_array, words_of
 from tpusim.hardware.chip import Chip, OpCost
-from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, WORD_BITS, XLU
+from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, XLU
 from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
 from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import CALLS, DEVICE_IDS, FREE, RESHAPES
+from tpusim.ir.ops import DEVICE_IDS, FREE, RESHAPES
 from tpusim.lowering.kernels.asked import scan_steps
 from tpusim.lowering.kernels.products import roots_work
 from tpusim.lowering.scope import Notes, entering
-from tpusim.nesting import walk_nested
 from tpusim.program.work import Matmul, Work, scaled, sum_work
 from tpusim.semantics.products import MOST_ROOTS, transform_lengths, transform_parts
 from tpusim.semantics.scalars import literal_number, origin_of
@@ -58,9 +59,12 @@ def vector_work(site: Site, instruction: Instruction) -> Work:
     found = WORK_RULES.get(instruction.opcode)
     if found:
         return found(site, instruction)
-    cost = site.chip.vector_ops.ops.get(instruction.opcode)
+    taken = [operand.shape for operand in site.computation.operands_of(instruction)]
+    cost = operation_cost(site.chip, instruction.opcode, instruction.attributes, instruction.shape, taken)
     if cost is not None:
-        return Work(ops=scaled(cost, registers(instruction.shape, site.chip)))
+        # A comparison of long numbers makes short ones.
+        largest = wide_array((instruction.shape, *taken)) or instruction.shape
+        return Work(ops=scaled(cost, element_registers(largest, site.chip)))
     # Nothing is free in silence.
     site.notes.estimated(instruction, "no cost of its own: one operation per register of its largest array")
     return Work(ops={VECTOR: widest(site.computation, instruction, site.chip)})
@@ -83,6 +87,15 @@ def registers(shape: Shape, chip: Chip) -> float:
     return registers_of((shape,), chip)[0]
 
 
+def element_registers(shape: Shape, chip: Chip) -> float:
+    """Return the same for one word of each element: what is done to long ones is counted with all their words."""
+    return sum([registers(leaf, chip) * _elements_by_word(leaf) for leaf in leaves(shape)])
+
+
+def _elements_by_word(array: ArrayShape) -> float:
+    return 1 / words_of(array.dtype)
+
+
 def registers_of(shapes: Iterable[Shape], chip: Chip) -> list[float]:
     """Return ``registers`` of many shapes."""
     native_bf16, elements = chip.vpu.native_bf16, chip.vpu.register_elements
@@ -101,30 +114,12 @@ def stored_registers(n_bytes: float, chip: Chip) -> float:
     return n_bytes / chip.vpu.register_bytes
 
 
-def computation_cost(module: Module, name: str, chip: Chip) -> Work:
-    """Return the work of a scalar computation, and of those that it calls, applied to one register of elements."""
-    known: dict[str, Work] = {}
-
-    def cost(name: str) -> Generator[str, Work, Work]:
-        # A computation that several call, at every level twice say, is gone through once.
-        if name not in known:
-            instructions = module[name].instructions
-            costs = (chip.vector_ops.ops.get(instruction.opcode) for instruction in instructions)
-            parts = [Work(ops=each) for each in costs if each is not None]
-            for inner in (one for i in instructions if i.opcode in CALLS for one in i.called_computations):
-                parts.append((yield inner))
-            known[name] = sum_work(parts)
-        return known[name]
-
-    return walk_nested(cost, name)
-
-
 def _words(shape: ArrayShape, *, native_bf16: bool) -> float:
     """Return the 32-bit words that one element takes while it is computed with."""
     if native_bf16 and shape.dtype.name == "bf16":
         return 0.5
     # Narrow types are widened to 32 bits before arithmetic (JAX, Pallas TPU details).
-    return max(1.0, shape.dtype.bits / WORD_BITS)
+    return words_of(shape.dtype)
 
 
 # The number of a device is the scalar core's.
@@ -178,7 +173,7 @@ def _broadcast(site: Site, instruction: Instruction) -> Work:
     sublane, vpu, moves = rest[0] if rest else lane, site.chip.vpu, site.chip.vector_ops.moves
     # What is spread is spread once for each register that differs (the reverse of a reduction's folds).
     units = {sublane: vpu.sublanes, lane: vpu.lanes}
-    differing = prod(ceil(target.dimensions[d] / units.get(d, 1)) for d in kept)
+    differing = prod(ceil(target.dimensions[d] / units.get(d, 1)) for d in kept) * words_of(target.dtype)
     if lane not in kept:
         turned = minor_to_major(source) and kept[minor_to_major(source)[0]] == sublane
         spread = Work(ops=scaled(moves["lane_broadcast"], differing))
@@ -196,7 +191,7 @@ def _reduce(site: Site, instruction: Instruction) -> Work:
     for position in range(inputs):
         shape = site.operand_shape(instruction, position)
         # One call combines an element of every input: each input is charged its part.
-        total += combine * (registers(shape, site.chip) / inputs)
+        total += combine * (element_registers(shape, site.chip) / inputs)
         total += _fold(site, shape, instruction.attributes["dimensions"])
     return total
 
@@ -206,7 +201,7 @@ def _fold(site: Site, shape: ArrayShape, reduced: tuple[int, ...]) -> Work:
     order = minor_to_major(shape)
     minor, second = order[:1], order[1:2]
     # Major dimensions need no fold: adding whole registers has reduced them (JAX, Pallas TPU details).
-    kept = prod(shape.dimensions[d] for d in order[2:] if d not in reduced)
+    kept = prod(shape.dimensions[d] for d in order[2:] if d not in reduced) * words_of(shape.dtype)
     moves, total = site.chip.vector_ops.moves, Work()
     rows = 1 if not second or second[0] in reduced else ceil(shape.dimensions[second[0]] / site.chip.vpu.sublanes)
     columns = ceil(shape.dimensions[minor[0]] / site.chip.vpu.lanes) if minor else 1
@@ -233,7 +228,7 @@ def _reduce_window(site: Site, instruction: Instruction) -> Work:
     source = site.operand_shape(instruction, 0)
     # A window that reaches every element from every position is a reduction whose result is spread out again.
     whole = [d for d, w in enumerate(window.dimensions) if w.size > 1 and _sees_all(w, source.dimensions[d])]
-    folded = combine * registers(source, site.chip) + _fold(site, source, tuple(whole)) if whole else Work()
+    folded = combine * element_registers(source, site.chip) + _fold(site, source, tuple(whole)) if whole else Work()
     # One dimension after another: 3x3 takes two neighbours twice, not eight.
     sliding = {
         d: _neighbours(w, source.dimensions[d], d in minor_to_major(source)[:2])
@@ -241,7 +236,7 @@ def _reduce_window(site: Site, instruction: Instruction) -> Work:
         if d not in whole
     }
     count, extra = registers(instruction.shape, site.chip), sum(sliding.values())
-    combined = combine * ((extra if whole else max(1, extra)) * count)
+    combined = combine * ((extra if whole else max(1, extra)) * element_registers(instruction.shape, site.chip))
     return folded + combined + sum_work(_shift(site, source, d) * (taps * count) for d, taps in sliding.items())
 
 
@@ -272,11 +267,12 @@ def _select_and_scatter(site: Site, instruction: Instruction) -> Work:
     """Compare every window position, then add the source where it was chosen."""
     window: Window = instruction.attributes.get("window", Window())
     taps = prod(d.size for d in window.dimensions)
-    count = registers(site.operand_shape(instruction, 1), site.chip)
+    source = site.operand_shape(instruction, 1)
+    count = registers(source, site.chip)
     select = computation_cost(site.module, instruction.attributes["select"], site.chip)
     scatter = computation_cost(site.module, instruction.attributes["scatter"], site.chip)
     own = Work(ops=site.chip.vector_ops.ops[instruction.opcode])
-    return (select + scatter + own) * (taps * count)
+    return ((select + scatter) * _elements_by_word(source) + own) * (taps * count)
 
 
 @work_rule("copy", "transpose", "reshape", "dynamic-reshape")
@@ -416,7 +412,7 @@ def _sort(site: Site, instruction: Instruction) -> Work:
     shape = site.operand_shape(instruction, 0)
     # The last dimension is the default (XLA, Sort).
     (dimension,) = instruction.attributes.get("dimensions", (shape.rank - 1,))
-    compare = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
+    compare = computation_cost(site.module, instruction.attributes["to_apply"], site.chip) * _elements_by_word(shape)
     count = registers(shape, site.chip)
     return network_work(site.chip, count, shape.dimensions[dimension], len(instruction.operands), compare)
 
@@ -533,7 +529,7 @@ def _repack(site: Site, instruction: Instruction) -> Work:
 @work_rule("map")
 def _map(site: Site, instruction: Instruction) -> Work:
     cost = computation_cost(site.module, instruction.attributes["to_apply"], site.chip)
-    return cost * registers(instruction.shape, site.chip)
+    return cost * element_registers(instruction.shape, site.chip)
 
 
 CUSTOM_WORK: dict[str, WorkRule] = {
