@@ -47,11 +47,15 @@ def value_costs(scope: Scope, values: Sequence[Inner], shares: Sequence[float]) 
         opcode = item.instruction.opcode
         if shares[at] and not item.in_place and opcode not in _ELSEWHERE:
             key: Hashable = opcode, item.instruction.shape
-            # Of an operation of the table no more than that counts, unless elements are longer than a word.
-            if opcode in WORK_RULES or opcode not in table or _is_wide(item):
+            # Of an operation of the table no more than that counts, unless it takes long elements and makes others.
+            if opcode in WORK_RULES or opcode not in table or (opcode in _CHANGES_TYPE and _is_wide(item)):
                 key = known.form(item.computation, item.instruction)
             found[at] = known.values.get(key) or _new_cost(scope, item, key)
     return found
+
+
+_CHANGES_TYPE = frozenset({"abs", "bitcast-convert", "compare", "convert", "imag", "is-finite", "real"})
+"""Element-wise opcodes whose results may be of another type than what they take."""
 
 
 def _is_wide(item: Inner) -> bool:
