@@ -509,6 +509,9 @@ RELAYOUTS: Final = RESHAPES | _named("copy transpose")
 SAME_NUMBERS: Final = RELAYOUTS | _named("bitcast convert")
 """The result has the operand's numbers, each perhaps at another place or of another type."""
 
+CHANGES_TYPE: Final = _named("abs bitcast-convert compare convert imag is-finite real")
+"""Element by element, and the result may be of another type than the operand."""
+
 HANDED_IN: Final = _named("get-tuple-element parameter")
 """Arrays that something else has laid out."""
 

@@ -10,7 +10,7 @@ from tpusim.cost.models.operations import Table, operations_of
 from tpusim.cost.operations.table import wide_array
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import VECTOR
-from tpusim.ir.ops import FREE, INDEXED, PRODUCTS
+from tpusim.ir.ops import CHANGES_TYPE, FREE, INDEXED, PRODUCTS
 from tpusim.lowering.kernels.asked import flops_of
 from tpusim.lowering.kernels.in_turn import chain_of
 from tpusim.lowering.kernels.vector import WORK_RULES, Site, is_waiting, vector_work
@@ -48,14 +48,10 @@ def value_costs(scope: Scope, values: Sequence[Inner], shares: Sequence[float]) 
         if shares[at] and not item.in_place and opcode not in _ELSEWHERE:
             key: Hashable = opcode, item.instruction.shape
             # Of an operation of the table no more than that counts, unless it takes long elements and makes others.
-            if opcode in WORK_RULES or opcode not in table or (opcode in _CHANGES_TYPE and _is_wide(item)):
+            if opcode in WORK_RULES or opcode not in table or (opcode in CHANGES_TYPE and _is_wide(item)):
                 key = known.form(item.computation, item.instruction)
             found[at] = known.values.get(key) or _new_cost(scope, item, key)
     return found
-
-
-_CHANGES_TYPE = frozenset({"abs", "bitcast-convert", "compare", "convert", "imag", "is-finite", "real"})
-"""Element-wise opcodes whose results may be of another type than what they take."""
 
 
 def _is_wide(item: Inner) -> bool:
