@@ -1,7 +1,8 @@
-"""What decompositions and solves of matrices take: the vector unit's work, and how long steps wait for each other.
+"""What waits for each other inside an instruction, and what does not.
 
-A step works on all registers of what is left, and the next one begins with its results: beside what keeps a unit busy,
-every step takes the whole way of a number through its operations. Matrices of a batch are taken to go side by side.
+A step of a decomposition or a solve of matrices works on all registers of what is left, and the next one begins with
+its results: beside what keeps a unit busy, every step takes the whole way of a number through its operations. Matrices
+of a batch are taken to go side by side. Rows that are addressed do not wait for each other.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import LOAD, STORE, WORD_BITS
 from tpusim.ir.module import Computation, Instruction
 from tpusim.lowering.kernels.decompositions import DECOMPOSING, SWEEPS, Decomposition, decomposition_of
-from tpusim.lowering.kernels.vector import CUSTOM_WORK, Site, registers, work_rule
+from tpusim.lowering.kernels.vector import (
+    CUSTOM_WORK,
+    WORK_RULES,
+    Site,
+    addressed_rows,
+    registers,
+    rows_work,
+    work_rule,
+)
 from tpusim.lowering.scope import entering
 from tpusim.program.work import Work, scaled, sum_work
 
@@ -22,9 +31,24 @@ def chain_of(computation: Computation, instruction: Instruction, chip: Chip) -> 
     found = decomposition_of(computation, instruction)
     if found is None:
         return 0.0
+    return found.steps * sum(latency_cycles(cost, chip) for cost in _chain(found, chip))
+
+
+def latency_cycles(ops: OpCost, chip: Chip) -> float:
+    """Return how long operations take that all wait for each other."""
     latency = chip.vector_ops.latency
-    ways = (count * latency.get(unit, 1.0) for cost in _chain(found, chip) for unit, count in cost.items())
-    return found.steps * sum(ways)
+    return sum([count * latency.get(unit, 1.0) for unit, count in ops.items()])
+
+
+def pieces_of(site: Site, instruction: Instruction) -> float:
+    """Return in how many pieces that do not wait for each other an instruction's work is done.
+
+    0 where these are the registers of its largest array, whichever that is.
+    """
+    if WORK_RULES.get(instruction.opcode) is not rows_work:
+        return 0.0
+    rows, per_row = addressed_rows(site, instruction)
+    return rows * per_row
 
 
 def _chain(found: Decomposition, chip: Chip) -> list[OpCost]:

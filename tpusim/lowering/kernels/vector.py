@@ -397,17 +397,22 @@ def _reverse(site: Site, instruction: Instruction) -> Work:
 
 
 @work_rule("gather", "scatter")
-def _rows(site: Site, instruction: Instruction) -> Work:
+def rows_work(site: Site, instruction: Instruction) -> Work:
     """Address one row (slice or update window) at a time, then move or combine its registers."""
+    rows, per_row = addressed_rows(site, instruction)
+    moves = Work(ops=dict.fromkeys((VECTOR, LOAD, STORE), rows * per_row))
+    return Work(ops=scaled(site.chip.vector_ops.moves["row_access"], rows)) + moves
+
+
+def addressed_rows(site: Site, instruction: Instruction) -> tuple[int, float]:
+    """Return how many rows a gather or scatter addresses, and the registers of each."""
     # A scatter has its operands, the indices, then as many updates as operands.
     indices = site.operand_shape(instruction, len(instruction.operands) // 2 if instruction.opcode == "scatter" else 1)
     vector_dim = instruction.attributes["index_vector_dim"]
     rows = prod(size for d, size in enumerate(indices.dimensions) if d != vector_dim)
     moved = instruction.shape if instruction.opcode == "gather" else site.operand_shape(instruction, -1)
     # A row shorter than a register still takes a whole access.
-    per_row = max(1.0, registers(moved, site.chip) / max(1, rows))
-    moves = Work(ops=dict.fromkeys((VECTOR, LOAD, STORE), rows * per_row))
-    return Work(ops=scaled(site.chip.vector_ops.moves["row_access"], rows)) + moves
+    return rows, max(1.0, registers(moved, site.chip) / max(1, rows))
 
 
 @work_rule("sort")
