@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.lowering.hlo import lower_text
+from tests.lowering.hlo import ADD, kernel_named, lower_text
+from tpusim.cost.tile import alone_ps
 from tpusim.hardware.load import load_chip
 
 LATENCY = load_chip("v5e").vector_ops.latency
@@ -60,6 +61,52 @@ def test_what_waits_is_as_deep_as_the_cycles_that_it_waits(slots):
     turns = kernel.vector_loop.turns
     moved = sum(kernel.work.ops[unit] / turns * LATENCY[unit] for unit in ("load", "store"))
     assert kernel.vector_loop.depth_cycles == pytest.approx(LOAD + 4096 / turns + moved + STORE, rel=0.05)
+
+
+ACCESS = sum(count * LATENCY.get(unit, 1.0) for unit, count in load_chip("v5e").vector_ops.moves["row_access"].items())
+"""The address of a row and its bounds; then a register of it is loaded, moved or combined, and stored."""
+LINES = "{0,1:T(8,128)}"
+"""Rows of a single element lie side by side in the lanes: many of them in a register."""
+TABLES = [8, 512, 4096, 32768, 2**20]
+ROWS = "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,1}"
+UPDATES = (
+    "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+    "to_apply=%add"
+)
+LOOK_UPS = {
+    "gather": f"ROOT %y = f32[1024,1]{LINES} gather(%t, %i), {ROWS}",
+    "scatter": f"%u = f32[1024,1]{LINES} parameter(2)\nROOT %y = f32[$,1]{LINES} scatter(%t, %i, %u), {UPDATES}",
+}
+
+
+def look_up(opcode, rows):
+    """Return the kernel that reads or writes 1,024 single elements of a table of so many."""
+    lines = f"%t = f32[$,1]{LINES} parameter(0)\n%i = s32[1024]{{0:T(1024)}} parameter(1)\n{LOOK_UPS[opcode]}"
+    return kernel_named(lower_text(lines.replace("$", str(rows)), ADD), "y")
+
+
+@pytest.mark.parametrize("rows", TABLES)
+@pytest.mark.parametrize("opcode", LOOK_UPS)
+def test_rows_that_are_addressed_do_not_wait_for_each_other(opcode, rows):
+    """The last turn is as deep as one access, whatever the table's size, and however many fill a register."""
+    assert look_up(opcode, rows).vector_loop.depth_cycles == LOAD + ACCESS + VECTOR + LOAD + STORE + STORE
+
+
+def test_a_smaller_table_is_never_slower_to_read():
+    """The same elements by the same indices."""
+    chip = load_chip("v5e")
+    times = [alone_ps(look_up("gather", rows), chip) for rows in TABLES]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize(("width", "registers"), [(128, 1), (4096, 4)])
+def test_a_wide_row_is_no_deeper_than_a_narrow_one(width, registers):
+    """Its registers share an address, and wait for none of their neighbours."""
+    lines = f"""%t = f32[64,{width}]{{1,0:T(8,128)}} parameter(0)
+        %i = s32[24]{{0:T(128)}} parameter(1)
+        ROOT %y = f32[24,{width}]{{1,0:T(8,128)}} gather(%t, %i), {ROWS.replace("{1,1}", f"{{1,{width}}}")}"""
+    loop = kernel_named(lower_text(lines), "y").vector_loop
+    assert loop.depth_cycles == pytest.approx(LOAD + ACCESS / registers + VECTOR + LOAD + STORE + STORE)
 
 
 def test_a_kernel_that_only_moves_has_no_turns():

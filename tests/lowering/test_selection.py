@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.lowering.hlo import kernel_named, lower_text
 from tests.lowering.test_vector_costs import COMPUTATIONS, MOVES, OPS, assert_computes, at_cost
-from tpusim.cost.tile import kernel_time
+from tpusim.cost.tile import alone_ps, kernel_time
 from tpusim.hardware.load import load_chip
+from tpusim.lowering.kernels import in_turn
+from tpusim.lowering.kernels.in_turn import ways_to_select
 
 IN_LANES, ALONG_LANES = "{0,1:T(8,128)}", "{1,0:T(8,128)}"
 
@@ -52,12 +56,46 @@ def test_more_than_sorting_is_never_paid():
     assert_computes(whole_work(selection(1, 2**20, 64)), at_cost(*swaps, (2 * 140 * 1024, MOVES["lane_exchange"])))
 
 
-@pytest.mark.parametrize("rows", [1, 8, 64, 200])
-def test_more_to_select_and_more_to_select_from_never_take_less(rows):
-    """Over k and over the length of a row."""
-    work = [[whole_work(selection(rows, n, k))["vector"] for k in (1, 4, 5, 64, 1000)] for n in (1000, 4096, 128000)]
-    assert all(line == sorted(line) for line in work)
-    assert all(list(line) == sorted(line) for line in zip(*work, strict=True))
+def time_of(kernel, chip="v5e"):
+    """Return how long a kernel takes by itself, in ps."""
+    return alone_ps(kernel, load_chip(chip))
+
+
+LENGTHS, BEST = [64, 128, 129, 255, 257, 384, 513, 1000, 4096, 5000, 32768, 201088], [1, 2, 5, 8, 16, 50, 64]
+
+
+def grow(times):
+    """Return whether each takes no less than the one before; with another tile there is less before the first."""
+    return all(after >= 0.98 * before for before, after in pairwise(times))
+
+
+@pytest.mark.parametrize("chip", ["v3", "v5e", "v7x"])
+@pytest.mark.parametrize("rows", [1, 8, 64, 100, 200, 512])
+def test_more_to_select_and_more_to_select_from_never_take_less(rows, chip):
+    """Over k and over the length of a row; what comes and goes by itself does not get less either."""
+    times = [[time_of(selection(rows, n, k, chip=chip), chip) for k in BEST] for n in LENGTHS]
+    assert all(map(grow, times))
+    assert all(map(grow, zip(*times, strict=True)))
+
+
+@pytest.mark.parametrize("layout", [IN_LANES, ALONG_LANES, "{1,0:T(8,128)S(1)}"])
+@pytest.mark.parametrize("rows", [1, 8, 64, 100, 512])
+def test_neither_way_by_itself_is_faster(rows, layout, monkeypatch):
+    """The one is taken that takes less time, its units and what waits for each other together."""
+    sizes = [(n, k) for n in LENGTHS for k in BEST]
+    taken = [time_of(selection(rows, *size, layout)) for size in sizes]
+    for number in range(2):
+        monkeypatch.setattr(in_turn, "ways_to_select", lambda *site, at=number: [ways_to_select(*site)[at]])
+        forced = [time_of(selection(rows, *size, layout)) for size in sizes]
+        assert all(ours <= other for ours, other in zip(taken, forced, strict=True))
+
+
+@pytest.mark.parametrize(("rows", "length"), [(1, 64), (1, 1000), (64, 255), (8, 4096)])
+def test_a_register_goes_through_all_stages_one_after_another(rows, length):
+    """However many rows fill the registers: the best of a row is behind every comparison of it."""
+    kernel, latency = selection(rows, length, 1), load_chip("v5e").vector_ops.latency
+    stage = sum(count * latency[unit] for unit, count in OPS["topk"].items())
+    assert kernel.vector_loop.depth_cycles == pytest.approx(latency["load"] + 2 * stage + latency["store"])
 
 
 @pytest.mark.parametrize("k", [1, 4, 64])

@@ -1,20 +1,39 @@
-"""What decompositions and solves of matrices take: the vector unit's work, and how long steps wait for each other.
+"""What waits for each other inside an instruction, and what does not.
 
-A step works on all registers of what is left, and the next one begins with its results: beside what keeps a unit busy,
-every step takes the whole way of a number through its operations. Matrices of a batch are taken to go side by side.
+A step of a decomposition or a solve of matrices works on all registers of what is left, and the next one begins with
+its results: beside what keeps a unit busy, every step takes the whole way of a number through its operations. Matrices
+of a batch are taken to go side by side. The stages of a selection follow each other in every register by itself, and
+rows that are addressed do not wait for each other.
 """
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, log2, prod
 
+import msgspec
+
+from tpusim.cost.classes import busiest
 from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import LOAD, STORE, WORD_BITS
 from tpusim.ir.module import Computation, Instruction
 from tpusim.lowering.kernels.decompositions import DECOMPOSING, SWEEPS, Decomposition, decomposition_of
-from tpusim.lowering.kernels.vector import CUSTOM_WORK, Site, registers, work_rule
+from tpusim.lowering.kernels.tiles import is_streamed, streaming_tiles
+from tpusim.lowering.kernels.vector import (
+    CUSTOM_WORK,
+    WORK_RULES,
+    Site,
+    addressed_rows,
+    compiler_work,
+    network_work,
+    registers,
+    rows_work,
+    work_rule,
+)
 from tpusim.lowering.scope import entering
 from tpusim.program.work import Work, scaled, sum_work
+from tpusim.semantics.memory_spaces import space_of
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import leaves
 
 
 def chain_of(computation: Computation, instruction: Instruction, chip: Chip) -> float:
@@ -22,9 +41,25 @@ def chain_of(computation: Computation, instruction: Instruction, chip: Chip) -> 
     found = decomposition_of(computation, instruction)
     if found is None:
         return 0.0
+    return found.steps * sum(latency_cycles(cost, chip) for cost in _chain(found, chip))
+
+
+def latency_cycles(ops: OpCost, chip: Chip) -> float:
+    """Return how long operations take that all wait for each other."""
     latency = chip.vector_ops.latency
-    ways = (count * latency.get(unit, 1.0) for cost in _chain(found, chip) for unit, count in cost.items())
-    return found.steps * sum(ways)
+    return sum([count * latency.get(unit, 1.0) for unit, count in ops.items()])
+
+
+def pieces_of(site: Site, instruction: Instruction) -> float:
+    """Return in how many pieces that do not wait for each other an instruction's work is done.
+
+    0 where these are the registers of its largest array, whichever that is.
+    """
+    rule = compiler_work(instruction) or WORK_RULES.get(instruction.opcode)
+    if rule is rows_work:
+        rows, per_row = addressed_rows(site, instruction)
+        return rows * per_row
+    return _way_to_select(site, instruction).pieces if rule is _selection else 0.0
 
 
 def _chain(found: Decomposition, chip: Chip) -> list[OpCost]:
@@ -72,3 +107,53 @@ def _round(found: Decomposition, chip: Chip) -> Work:
     spread = Work(ops=scaled(moves["lane_broadcast"], 2.0 * ceil(half / vpu.sublanes)))
     turned = sum_work(Work(ops=cost) for cost in each) * of_matrix
     return sum_work((angles, spread, turned)) * (found.matrices * words)
+
+
+class Way(msgspec.Struct, frozen=True):
+    """A way to the best of each row: what one register of it takes, stage after stage, and how many registers."""
+
+    each: Work
+    pieces: int
+
+
+@entering(CUSTOM_WORK)("TopK")
+@work_rule("topk")
+def _selection(site: Site, instruction: Instruction) -> Work:
+    """Select with each row in a lane of its own, or sort whole rows with their positions, whichever is done first."""
+    way = _way_to_select(site, instruction)
+    return way.each * way.pieces
+
+
+def _way_to_select(site: Site, instruction: Instruction) -> Way:
+    """Return the way that takes less time, by what a kernel of it takes."""
+    chip, operand = site.chip, site.operand_shape(instruction, 0)
+    moved = (operand, *leaves(instruction.shape))
+    tiles = streaming_tiles(sum(physical_bytes(each) for each in moved if is_streamed(space_of(each))), chip)
+
+    def cycles(way: Way) -> float:
+        # What waits for each other is hidden by other registers, but for the last of a tile.
+        return busiest(way.each * way.pieces, chip)[1] + tiles * latency_cycles(way.each.ops, chip)
+
+    return min(ways_to_select(site, instruction), key=cycles)
+
+
+def ways_to_select(site: Site, instruction: Instruction) -> list[Way]:
+    """Return a selection, and a sorting network over whole rows.
+
+    Selecting sorts runs of k and merges two of them into the better half until one is left: log k (log k + 1) / 2
+    stages over everything, then 1 + log k over half as much each time (A. Shanbhag et al., Efficient Top-K Query
+    Processing on Massively Parallel Hardware, SIGMOD 2018). Few rows leave most lanes empty, whatever the layout: the
+    compiler itself turns its operand so that rows lie in lanes. Measured times agree: the top 64 of 32 rows of 201,088
+    take 1,320 us on v5e and 1,010 us on v6e (oliverdutton/fast_exact_topk_tpu, XLA baseline), the top 5 of 16 rows of
+    32,768 take 85 us on v5e (oliverdutton/tallax).
+    """
+    *outer, length = site.operand_shape(instruction, 0).dimensions
+    rows, vpu, table = prod(outer), site.chip.vpu, site.chip.vector_ops
+    depth = ceil(log2(max(1, leaves(instruction.shape)[0].dimensions[-1])))
+    stages = depth * (depth + 1) / 2 + depth + 2
+    selection = Way(Work(ops=table.ops["topk"]) * stages, ceil(rows / vpu.lanes) * ceil(length / vpu.sublanes))
+    # Values are compared, positions where these tie, and the two answers joined.
+    compare = Work(ops=table.ops["compare"]) * 2 + Work(ops=table.ops["and"])
+    # Rows that are sorted lie along the lanes, and fill their registers.
+    network = Way(network_work(site.chip, 1, length, 2, compare), ceil(rows * length / vpu.register_elements))
+    return [selection, network]

@@ -31,7 +31,9 @@ def inner_loop(body: Body, costs: Mapping[int, ValueCost], shares: Sequence[floa
             source, size = sources[operand], sizes[operand]
             begin = ready[source] if ready[source] > begin else begin
             widest = size if size > widest else widest
-        ready[at] = begin + (cost.chain_cycles / widest if widest > 1.0 else cost.chain_cycles)
+        # Of a table that rows are taken from only these are gone through, whatever its size.
+        apart = cost.pieces or widest
+        ready[at] = begin + (cost.chain_cycles / apart if apart > 1.0 else cost.chain_cycles)
         for operand in values[at].operands:
             source = sources[operand]
             if begin > last_use[source]:

@@ -15,7 +15,7 @@ from tpusim.cost.models.operations import operations_of
 from tpusim.cost.peaks import typed
 from tpusim.cost.tile import alone_ps, loop_cycles
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE, VMEM
+from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE
 from tpusim.ir.attributes import WindowConfig
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import ELEMENTWISE, MOVES_ONLY, PRODUCTS
@@ -34,6 +34,7 @@ from tpusim.lowering.kernels.tiles import (
     StatedTiling,
     block_tiles,
     cut_alike,
+    is_streamed,
     own_nests,
     run_bytes,
     run_pitch_bytes,
@@ -326,8 +327,7 @@ def vector_tiles(plan: Plan) -> int:
         return prod(max(1, bound) for bound in window.iteration_bounds)
     if window and window.output_window_bounds:
         return block_tiles(gone_through(plan.body), window.output_window_bounds, scope.chip.vpu.register_shape)
-    # What is in VMEM or SMEM already is used where it lies; only slow memory is worth tiles.
-    tiles = streaming_tiles(sum(a.n_bytes for a in plan.touched if a.space not in (VMEM, SMEM)), scope.chip)
+    tiles = streaming_tiles(sum(a.n_bytes for a in plan.touched if is_streamed(a.space)), scope.chip)
     # Cores that share a kernel have a tile each at least.
     return max(tiles, _sharing_cores(scope, plan.instruction))
 

@@ -20,6 +20,7 @@ from math import ceil, gcd, inf, prod
 import msgspec
 
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.units import SMEM, VMEM, MemorySpace
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowConfig
 from tpusim.ir.module import Instruction
 from tpusim.semantics.products import BATCH, COLUMNS, DEPTH, INNER, ROWS, WINDOW
@@ -378,6 +379,11 @@ def streaming_tiles(moved_bytes: float, chip: Chip) -> int:
     largest = tile_room_bytes(chip)
     wanted = max(chip.dma.smallest_block_bytes, min(largest, moved_bytes / _WANTED_TILES))
     return max(1, ceil(moved_bytes / wanted))
+
+
+def is_streamed(space: MemorySpace) -> bool:
+    """Return whether what lies in a memory is worth tiles: what is in VMEM or SMEM already is used where it lies."""
+    return space not in (VMEM, SMEM)
 
 
 def tile_room_bytes(chip: Chip) -> float:

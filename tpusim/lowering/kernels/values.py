@@ -12,7 +12,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import VECTOR
 from tpusim.ir.ops import CHANGES_TYPE, FREE, INDEXED, PRODUCTS
 from tpusim.lowering.kernels.asked import flops_of
-from tpusim.lowering.kernels.in_turn import chain_of
+from tpusim.lowering.kernels.in_turn import chain_of, latency_cycles, pieces_of
 from tpusim.lowering.kernels.vector import WORK_RULES, Site, is_waiting, vector_work
 from tpusim.lowering.scope import Scope
 from tpusim.program.work import Work
@@ -26,18 +26,21 @@ class ValueCost(msgspec.Struct, frozen=True):
     """What it takes to make a value: its work, how long that takes one after another, and operations before padding.
 
     ``chain_cycles`` are of all its registers, which do not wait for each other; steps of which each needs all registers
-    of the one before take ``steps_cycles``.
+    of the one before take ``steps_cycles``. What is not done by the registers of its largest array, as rows that are
+    addressed are not, has ``pieces`` of its own that do not wait.
     """
 
     work: Work
     chain_cycles: float
     flops: float
     steps_cycles: float = 0.0
+    pieces: float = 0.0
 
     def times(self, count: float, opcode: str, chip: Chip) -> ValueCost:
         """Return what it takes to make the value of an opcode so many times."""
         work = self.work * count
-        return ValueCost(work, _chain_cycles(opcode, work, chip), self.flops * count, self.steps_cycles * count)
+        chain_cycles, steps_cycles = _chain_cycles(opcode, work, chip), self.steps_cycles * count
+        return ValueCost(work, chain_cycles, self.flops * count, steps_cycles, self.pieces * count)
 
 
 def value_costs(scope: Scope, values: Sequence[Inner], shares: Sequence[float]) -> dict[int, ValueCost]:
@@ -64,10 +67,11 @@ def _new_cost(scope: Scope, item: Inner, key: Hashable) -> ValueCost:
     """Return what a value takes, and keep it under what it has in common with those that are alike."""
     opcode, before, costs = item.instruction.opcode, scope.notes.count, operations_of(scope.chip)
     flops = flops_of(scope.module, item.computation, item.instruction)
-    work = vector_work(Site(scope.module, item.computation, scope.chip, scope.notes), item.instruction)
-    work = costs.work(item.instruction, work, scope.chip)
+    site = Site(scope.module, item.computation, scope.chip, scope.notes)
+    work = costs.work(item.instruction, vector_work(site, item.instruction), scope.chip)
     steps_cycles = chain_of(item.computation, item.instruction, scope.chip)
-    made = ValueCost(work, _chain_cycles(opcode, work, scope.chip), flops, steps_cycles)
+    pieces = pieces_of(site, item.instruction)
+    made = ValueCost(work, _chain_cycles(opcode, work, scope.chip), flops, steps_cycles, pieces)
     # Where a slice begins stands further off; a model of a user's own may look at names; what has no rule is told of
     # each by its own.
     if opcode not in INDEXED and scope.notes.count == before and type(costs) is Table:
@@ -80,8 +84,8 @@ def _chain_cycles(opcode: str, work: Work, chip: Chip) -> float:
     # Those for the elements of a matrix of roots, or for the butterflies of a pass, do not.
     if opcode == "fft":
         return 0.0
-    latency = chip.vector_ops.latency
     if is_waiting(opcode):
         # Its slots are mostly empty ones, and what they wait for is in it: of all of them one is a cycle.
-        latency = latency | {VECTOR: 1 / chip.vpu.alu_slots}
-    return sum([ops * latency.get(unit, 1.0) for unit, ops in work.ops.items()])
+        slots = work.ops.get(VECTOR, 0.0)
+        return latency_cycles(work.ops | {VECTOR: 0.0}, chip) + slots / chip.vpu.alu_slots
+    return latency_cycles(work.ops, chip)

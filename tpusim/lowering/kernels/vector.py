@@ -393,17 +393,22 @@ def _reverse(site: Site, instruction: Instruction) -> Work:
 
 
 @work_rule("gather", "scatter")
-def _rows(site: Site, instruction: Instruction) -> Work:
+def rows_work(site: Site, instruction: Instruction) -> Work:
     """Address one row (slice or update window) at a time, then move or combine its registers."""
+    rows, per_row = addressed_rows(site, instruction)
+    moves = Work(ops=dict.fromkeys((VECTOR, LOAD, STORE), rows * per_row))
+    return Work(ops=scaled(site.chip.vector_ops.moves["row_access"], rows)) + moves
+
+
+def addressed_rows(site: Site, instruction: Instruction) -> tuple[int, float]:
+    """Return how many rows a gather or scatter addresses, and the registers of each."""
     # A scatter has its operands, the indices, then as many updates as operands.
     indices = site.operand_shape(instruction, len(instruction.operands) // 2 if instruction.opcode == "scatter" else 1)
     vector_dim = instruction.attributes["index_vector_dim"]
     rows = prod(size for d, size in enumerate(indices.dimensions) if d != vector_dim)
     moved = instruction.shape if instruction.opcode == "gather" else site.operand_shape(instruction, -1)
     # A row shorter than a register still takes a whole access.
-    per_row = max(1.0, registers(moved, site.chip) / max(1, rows))
-    moves = Work(ops=dict.fromkeys((VECTOR, LOAD, STORE), rows * per_row))
-    return Work(ops=scaled(site.chip.vector_ops.moves["row_access"], rows)) + moves
+    return rows, max(1.0, registers(moved, site.chip) / max(1, rows))
 
 
 @work_rule("sort")
@@ -430,29 +435,6 @@ def network_work(chip: Chip, count: float, length: int, operands: int, compare: 
     rotations = Work(ops=chip.vector_ops.moves["lane_exchange"]) * (lane_stages * count * operands)
     # One comparison decides over two elements.
     return (compare * (1 / 2) + exchange) * (stages * count) + rotations
-
-
-@work_rule("topk")
-def _topk(site: Site, instruction: Instruction) -> Work:
-    """Select with each row in a lane of its own, or sort whole rows with their positions, whichever is less.
-
-    Selecting sorts runs of k and merges two of them into the better half until one is left: log k (log k + 1) / 2
-    stages over everything, then 1 + log k over half as much each time (A. Shanbhag et al., Efficient Top-K Query
-    Processing on Massively Parallel Hardware, SIGMOD 2018). Few rows leave most lanes empty, whatever the layout: the
-    compiler itself turns its operand so that rows lie in lanes. Measured times agree: the top 64 of 32 rows of 201,088
-    take 1,320 us on v5e and 1,010 us on v6e (oliverdutton/fast_exact_topk_tpu, XLA baseline), the top 5 of 16 rows of
-    32,768 take 85 us on v5e (oliverdutton/tallax).
-    """
-    *outer, length = site.operand_shape(instruction, 0).dimensions
-    rows, vpu, table = prod(outer), site.chip.vpu, site.chip.vector_ops
-    depth = ceil(log2(max(1, leaves(instruction.shape)[0].dimensions[-1])))
-    stages = depth * (depth + 1) / 2 + depth + 2
-    selection = Work(ops=table.ops["topk"]) * (stages * ceil(rows / vpu.lanes) * ceil(length / vpu.sublanes))
-    # Values are compared, positions where these tie, and the two answers joined.
-    compare = Work(ops=table.ops["compare"]) * 2 + Work(ops=table.ops["and"])
-    # Rows that are sorted lie along the lanes, and fill their registers.
-    network = network_work(site.chip, ceil(rows * length / vpu.register_elements), length, 2, compare)
-    return min(selection, network, key=lambda work: work.ops.get(VECTOR, 0.0))
 
 
 def _partial_reduce(site: Site, instruction: Instruction) -> Work:
@@ -533,7 +515,6 @@ def _map(site: Site, instruction: Instruction) -> Work:
 
 
 CUSTOM_WORK: dict[str, WorkRule] = {
-    "TopK": _topk,
     "PartialReduce": _partial_reduce,
     **dict.fromkeys(("X64Combine", "X64SplitHigh", "X64SplitLow", "GatherScatterIndicesBitpacked"), _repack),
 }
