@@ -105,7 +105,7 @@ def test_bandwidth_lowers_nothing_again(monkeypatch):
     lowered = []
     monkeypatch.setattr(
         "tpusim.pipeline.stages.lower_module",
-        lambda verified, chip, trips: lowered.append(chip.name) or lower_module(verified, chip, trips),
+        lambda verified, chip, *rest: lowered.append(chip.name) or lower_module(verified, chip, *rest),
     )
     reuse, chip = Reuse(), chip_of("mlp_b1024.v5e")
     for key in ("clock_hz", "hbm.bandwidth_bytes_per_second", "mxu.count", "mxu.rows"):

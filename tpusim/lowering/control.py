@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import msgspec
 
 from tpusim.allocation.forwarding import branch_names
-from tpusim.cost.peaks import flops_by_type, seconds_at_peak
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import COLLECTIVES, DMA_COPIES, async_parts, long_form
 from tpusim.lowering.collectives import collective_step
 from tpusim.lowering.copies import copy_step
 from tpusim.lowering.scope import RULES, Nested, Scope, rule
 from tpusim.nesting import walk_nested
-from tpusim.program.module import children, inner_lists
-from tpusim.program.steps import AnyStep, Branch, Call, Choice, Kernel, Loop, Steps
+from tpusim.program.module import inner_lists
+from tpusim.program.steps import AnyStep, Branch, Call, Choice, Loop, Steps
 from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
 from tpusim.semantics.infer.types import parts
 from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
@@ -133,7 +131,9 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> Nested:
         branches.append((yield scope.inside(branch)))
     choices = branches_taken(context, instruction, len(names))
     possible = {number for choice in choices for number in choice.values} or range(len(names))
-    taken = max(possible, key=lambda number: (_seconds_at_peak(scope, branches[number]), -number))
+    taken = next(iter(possible))
+    if len(possible) > 1:
+        taken = max(possible, key=lambda number: (scope.alone.steps_ps(branches[number]), -number))
     if not choices:
         scope.notes.warn(
             f"which branch {instruction.name!r} takes depends on values: the longest, {names[taken]!r}, taken"
@@ -144,27 +144,6 @@ def lower_conditional(scope: Scope, instruction: Instruction) -> Nested:
 
 def _differ(choices: tuple[Choice, ...]) -> bool:
     return len({value for choice in choices for value in choice.values}) > 1
-
-
-def _seconds_at_peak(scope: Scope, steps: Steps) -> float:
-    """Return what steps take at the chip's peaks, one kernel after the other: good enough to compare branches."""
-    chip, known = scope.chip, scope.known.seconds
-
-    def seconds(steps: Steps) -> Generator[Steps, float, float]:
-        # Of each list once: conditionals nest.
-        if id(steps) not in known:
-            total = 0.0
-            for step in steps:
-                if isinstance(step, Kernel):
-                    total += chip.fixed.kernel_seconds + step.hbm_bytes / chip.hbm.bandwidth_bytes_per_second
-                    total += seconds_at_peak(flops_by_type(step, step.flops), chip)
-                for inner, count in children(step):
-                    total += count * (yield inner)
-            # With the steps, so that no others can take their address.
-            known[id(steps)] = total, steps
-        return known[id(steps)][0]
-
-    return walk_nested(seconds, steps)
 
 
 @rule("call")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +21,7 @@ from tpusim.ir.ops import DEVICE_IDS, TRANSFERS
 # Importing the modules of rules fills the table.
 from tpusim.lowering import collectives, control, copies, custom_calls, fusions
 from tpusim.lowering.addresses import with_addresses
+from tpusim.lowering.alone import Alone, is_beside
 from tpusim.lowering.control import lower_computation
 from tpusim.lowering.kernels import kernel as kernels
 from tpusim.lowering.kernels.known import Known
@@ -27,7 +29,7 @@ from tpusim.lowering.scope import RULES, Notes, Scope
 from tpusim.nesting import depth_first
 from tpusim.program.device_order import moved_to
 from tpusim.program.module import Program, inner_lists
-from tpusim.program.steps import AnyStep, Call, Kernel, Steps
+from tpusim.program.steps import AnyStep, Call, ChannelTransfer, Collective, Kernel, Steps, Wait
 from tpusim.semantics.contexts import EntryContext
 from tpusim.semantics.device_groups import stated_order
 from tpusim.semantics.infer.types import subshape
@@ -57,10 +59,18 @@ __all__ = [
 ]
 
 
-def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TRIPS) -> Program:
+Price = Callable[[Program], int]
+"""How long a program takes on the slice that it is for, in picoseconds."""
+
+
+def lower_module(
+    verified: Verified, chip: Chip, default_trips: int = DEFAULT_TRIPS, price: Price | None = None
+) -> Program:
     """Return the program that a module is on ``chip``: one step per scheduled instruction that takes time.
 
     ``default_trips`` stands in for trip counts that cannot be found; each such loop is named in the program's warnings.
+    ``price`` is asked of copies and communication in branches that only data tell apart, each as a program of its own:
+    the longest branch is taken. Without it only their kernels count.
     """
     module, notes = verified.module, Notes()
     if not module.is_scheduled:
@@ -72,7 +82,8 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
             " (serialised HLO has no such counts, its text has)"
         )
     frames = SourceFrames(module)
-    scope = Scope(EntryContext(module), chip, notes, default_trips, frames, Known(module.likeness))
+    alone = Alone(chip, lambda step: price(_by_itself(step, module, chip))) if price else None
+    scope = Scope(EntryContext(module), chip, notes, default_trips, frames, Known(module.likeness), alone=alone)
     steps = lower_computation(scope)
     places = needs_places(chip)
     # The schedule copies arguments out of host memory where it wants them; they have no place in HBM before.
@@ -104,9 +115,23 @@ def lower_module(verified: Verified, chip: Chip, default_trips: int = DEFAULT_TR
         # Without its folder, so that a program is the same wherever it was read.
         file=utf8_text(PurePath(module.source.name).name) if module.source else "",
     )
+    return _placed(program, module)
+
+
+def _placed(program: Program, module: Module) -> Program:
+    """Return the program of a module, or of a part of it, with the slice and the order of devices that it states."""
     order = stated_order(module)
     placed = moved_to(program, order) if order else program
     return structs.replace(placed, topology=mark_of(module, TOPOLOGY), device_order=order)
+
+
+def _by_itself(step: AnyStep, module: Module, chip: Chip) -> Program:
+    """Return a program of nothing but a step of a module, on its devices if it needs others."""
+    ends = (Wait(name="end", opcode="", needs=(step.name,)),) if is_beside(step) else ()
+    program = Program(name=module.name, chip=chip.name, steps=(step, *ends))
+    if not isinstance(step, Collective | ChannelTransfer):
+        return program
+    return _placed(structs.replace(program, device_count=module.device_count), module)
 
 
 def _vmem_bytes(steps: Steps) -> dict[str, int]:

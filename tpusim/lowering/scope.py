@@ -9,6 +9,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.ir.frames import SourceFrames
 from tpusim.ir.likeness import Likeness
 from tpusim.ir.module import Instruction
+from tpusim.lowering.alone import Alone
 from tpusim.lowering.kernels.known import Known
 from tpusim.program.module import Estimate
 from tpusim.program.steps import Steps
@@ -49,6 +50,7 @@ class Scope:
     __slots__ = (
         "_latest",
         "_places",
+        "alone",
         "chip",
         "computation",
         "context",
@@ -60,7 +62,15 @@ class Scope:
     )
 
     def __init__(
-        self, context: Context, chip: Chip, notes: Notes, default_trips: int, frames: SourceFrames, known: Known
+        self,
+        context: Context,
+        chip: Chip,
+        notes: Notes,
+        default_trips: int,
+        frames: SourceFrames,
+        known: Known,
+        *,
+        alone: Alone | None = None,
     ) -> None:
         self.context = context
         self.module = context.module
@@ -70,6 +80,7 @@ class Scope:
         self.default_trips = default_trips
         self.frames = frames
         self.known = known
+        self.alone = alone or Alone(chip, lambda _: 0)
         self._latest: tuple[str, Body | None] = ("", None)
         # Sources and lines of the instructions: most computations that are looked into become no steps.
         self._places: tuple[Mapping[str, str], Mapping[str, int]] | None = None
@@ -88,7 +99,7 @@ class Scope:
         if isinstance(called, str):
             called = Context(self.module, self.module[called], {}, self.context.budget)
         known = self.known if called.module is self.module else Known(Likeness())
-        return Scope(called, self.chip, self.notes, self.default_trips, self.frames, known)
+        return Scope(called, self.chip, self.notes, self.default_trips, self.frames, known, alone=self.alone)
 
     def operand(self, instruction: Instruction, position: int) -> Instruction:
         """Return the instruction that makes operand ``position``."""

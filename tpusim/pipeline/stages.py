@@ -17,7 +17,7 @@ from msgspec import structs
 from tpusim.analysis.compare import Comparison, RunFigures, compare, is_result, load_result, run_figures
 from tpusim.analysis.memory import MemoryReport, memory_report, memory_use
 from tpusim.cost.models.choice import check_models
-from tpusim.errors import ConfigError, ProgramError, UnsupportedError
+from tpusim.errors import ConfigError, ProgramError, TpusimError, UnsupportedError
 from tpusim.files import shown_name
 from tpusim.frontends.read import hlo_text
 from tpusim.hardware.chip import Chip
@@ -253,6 +253,12 @@ def run_program(
     return simulate_program(program, chip, topology, progress, warm=warm)
 
 
+def own_ps(program: Program, chip: Chip, topology: Topology | None) -> int:
+    """Return what the steps of a program take, without its launch."""
+    timeline = run_program(program, chip, topology)
+    return timeline.total_ps - sum(record.duration_ps for record in timeline.records if record.step < 0)
+
+
 def memory(
     program: Module | Program | str | Path,
     chip: Chip | str | None = None,
@@ -415,7 +421,9 @@ def _lowered(
     check_models(machine)
     rest = used, slice_, default_trip_count
     scheduled = reuse("schedule", loaded, rest, machine, lambda chip: _scheduled(loaded, made_by, chip, *rest))
-    lowered = reuse("lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, used, default_trip_count))
+    lowered = reuse(
+        "lower", scheduled, rest, machine, lambda chip: _lower(*scheduled, chip, used, slice_, default_trip_count)
+    )
     if missing := tuple(host_warnings(loaded, scheduled[0])):
         lowered = structs.replace(lowered, warnings=lowered.warnings + missing)
     placed = on_slice(lowered, machine, slice_)
@@ -426,9 +434,10 @@ def _scheduled(
     module: Module, made_by: Provenance, chip: Chip, schedule: str, topology: Topology | None, trips: int
 ) -> tuple[Module, Provenance]:
     """Return the module that runs on a chip under a schedule, and what made it."""
+    of_step = _own_price(chip, topology)
 
     def price(module: Module) -> float:
-        program = lower_module(verify_module(module), chip, trips)
+        program = lower_module(verify_module(module), chip, trips, of_step)
         fits = memory_use(program).peak_vmem_bytes <= chip.vmem.capacity_bytes
         return run_program(program, chip, topology).total_ps if fits else inf
 
@@ -440,10 +449,27 @@ def _scheduled(
     return with_schedule(named, made_by, chip, schedule, price)
 
 
-def _lower(module: Module, made_by: Provenance, chip: Chip, schedule: Schedule, trips: int) -> Program:
+def _lower(
+    module: Module, made_by: Provenance, chip: Chip, schedule: Schedule, topology: Topology | None, trips: int
+) -> Program:
     """Return the lowered program of a scheduled module, with what made it."""
-    lowered = lower_module(verify_module(module), chip, trips)
+    lowered = lower_module(verify_module(module), chip, trips, _own_price(chip, topology))
     return structs.replace(lowered, provenance=made_by, whose_schedule=schedule)
+
+
+def _own_price(chip: Chip, topology: Topology | None) -> Callable[[Program], int]:
+    """Return what says how long a part of a program takes on a slice."""
+
+    def price(part: Program) -> int:
+        # Beside others a program may fill no whole slice: then as on its own. What cannot run there takes no time; the
+        # run of the whole says why it cannot.
+        for slice_ in (topology, None):
+            with suppress(TpusimError):
+                check_topology(slice_, [part], chip)
+                return own_ps(on_slice(part, chip, slice_), chip, slice_)
+        return 0
+
+    return price
 
 
 def load_any(program: Module | Program | str | Path) -> Module | Program:

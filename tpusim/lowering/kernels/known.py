@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.likeness import Likeness
 from tpusim.ir.module import Computation, Instruction
-from tpusim.program.steps import Kernel, Steps
+from tpusim.program.steps import Kernel
 
 if TYPE_CHECKING:
     from tpusim.lowering.kernels.values import ValueCost
@@ -17,14 +17,12 @@ class Known:
     """What has been lowered of a module for one chip.
 
     ``kernels`` are those that have been made, each under the key of its fusion and with that; ``values`` what values
-    inside them take, under what they have in common; ``seconds`` what lists of steps take at the chip's peaks, each
-    under its identity and with it; ``form`` is ``Likeness.form``.
+    inside them take, under what they have in common; ``form`` is ``Likeness.form``.
     """
 
     def __init__(self, likeness: Likeness) -> None:
         self.kernels: dict[Hashable, tuple[Instruction, Kernel]] = {}
         self.values: dict[Hashable, ValueCost] = {}
-        self.seconds: dict[int, tuple[float, Steps]] = {}
         self.form = likeness.form
 
     def key(self, computation: Computation, fusion: Instruction) -> Hashable:

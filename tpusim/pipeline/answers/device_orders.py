@@ -13,7 +13,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import RING_CHIPS, Topology
 from tpusim.machine.placement import meetings_of, pod_of
 from tpusim.pipeline.result import Result
-from tpusim.pipeline.stages import run_program
+from tpusim.pipeline.stages import own_ps, run_program
 from tpusim.program.device_order import moved_to
 from tpusim.program.module import Program
 from tpusim.program.steps import Collective, Loop, Wait
@@ -43,12 +43,6 @@ def by_itself(program: Program, *steps: Collective) -> Program:
     said = tuple(structs.replace(step, needs=(), is_async=False) for step in meetings_of(program))
     others = Loop(name="others", opcode="while", trips=0, body=said)
     return structs.replace(program, steps=(*alone, *done, others))
-
-
-def own_ps(program: Program, chip: Chip, topology: Topology | None) -> int:
-    """Return what the steps of a program take, without its launch."""
-    timeline = run_program(program, chip, topology)
-    return timeline.total_ps - sum(record.duration_ps for record in timeline.records if record.step < 0)
 
 
 def better_orders(

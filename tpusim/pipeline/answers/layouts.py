@@ -15,12 +15,11 @@ from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
 from tpusim.ir.module import Module, with_own_names
-from tpusim.pipeline.answers.device_orders import own_ps
 from tpusim.pipeline.answers.users import Users, instruction_of, stated_users, users_in
 from tpusim.pipeline.chip_choice import choose_chip, provenance_of
 from tpusim.pipeline.result import Result
 from tpusim.pipeline.schedules import front_end_form
-from tpusim.pipeline.stages import load_module, lower, simulate
+from tpusim.pipeline.stages import load_module, lower, own_ps, simulate
 from tpusim.pipeline.targets import target_of
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.layout_choices import LayoutChoice, UsedLayouts, layout_choice, ranked

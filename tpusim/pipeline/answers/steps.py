@@ -17,8 +17,9 @@ from tpusim.hardware.units import HBM, HOST, HOST_IN, HOST_OUT, ICI
 from tpusim.ir.module import Computation
 from tpusim.machine.costs import Costs
 from tpusim.machine.placement import devices_of, pod_of
-from tpusim.pipeline.answers.device_orders import RunTimes, better_orders, by_itself, own_ps
+from tpusim.pipeline.answers.device_orders import RunTimes, better_orders, by_itself
 from tpusim.pipeline.result import Result
+from tpusim.pipeline.stages import own_ps
 from tpusim.program.module import every_step, walk
 from tpusim.program.steps import (
     AnyStep,
