@@ -278,6 +278,37 @@ ENTRY e {{ x = f32{shape} parameter(0)  y = s32{shape} parameter(1)
     check_values(text, in0=numbers.astype("f"), in1=numbers.astype("i4"))
 
 
+LAYERS = """HloModule m
+
+ENTRY e {{
+  x = f32[6,4,8] parameter(0)
+  at = {index}[] parameter(1)
+  none = {index}[] constant(0)
+  two = f32[2,1,8] dynamic-slice(x, at, at, none), dynamic_slice_sizes={{2,1,8}}
+  both = f32[2,8] reshape(two)
+  a = f32[1,8] slice(both), slice={{[0:1], [0:8]}}
+  b = f32[1,3] slice(both), slice={{[1:2], [2:5]}}
+  ROOT r = (f32[1,8], f32[1,3]) tuple(a, b)
+}}
+"""
+
+
+@pytest.mark.parametrize("at", [-9, 0, 3, 4, 5, 100])
+def test_layers_that_are_cut_out_together_are_cut_out_one_by_one(at):
+    """As libtpu has the layers of an unrolled scan; what begins too far on is moved back as a whole."""
+    text = LAYERS.format(index="s32")
+    made = [one.opcode for one in compiled(text, stop_after="simplify").entry]
+    assert made.count("dynamic-slice") == 2
+    assert "slice" not in made
+    check_values(text, in0=np.arange(192).reshape(6, 4, 8).astype("f"), in1=np.int32(at))
+
+
+def test_short_integers_hold_no_places_further_on():
+    """The places of 100 layers and one are none of s8."""
+    made = [one.opcode for one in compiled(LAYERS.format(index="s8"), stop_after="simplify").entry]
+    assert made.count("dynamic-slice") == 1
+
+
 @st.composite
 def parts(draw, size):
     """Draw the bounds of a part of so many elements, and how many it has."""

@@ -14,7 +14,9 @@ from itertools import pairwise
 from tpusim.compiler.simplify.rules import same_type
 from tpusim.compiler.simplify.table import simplifies
 from tpusim.draft import Graph, Node
+from tpusim.hardware.units import WORD_BITS
 from tpusim.ir.attributes import SliceDimension
+from tpusim.ir.module import Literal
 from tpusim.shapes.shape import ArrayShape
 
 
@@ -44,6 +46,58 @@ def _of_slice(graph: Graph, node: Node) -> Node | None:
     both = zip(_parts(node), _parts(inner), strict=True)
     parts = [SliceDimension(before.start + part.start, before.start + part.limit) for part, before in both]
     return _sliced(graph, inner.operands[0], parts, node)
+
+
+@simplifies("slice")
+def _of_squeezed(graph: Graph, node: Node) -> Node | None:
+    """A part of an array without its dimensions of one element is a part of the array without them."""
+    (squeezed,) = node.operands
+    if squeezed.opcode != "reshape" or node.is_dynamic or squeezed.is_dynamic or not _is_cut_alone(squeezed):
+        return None
+    whole = squeezed.operands[0]
+    kept = [d for d, size in enumerate(whole.array.dimensions) if size != 1]
+    if whole.opcode != "dynamic-slice" or tuple(whole.array.dimensions[d] for d in kept) != squeezed.array.dimensions:
+        return None
+    parts = [SliceDimension(0, 1)] * whole.array.rank
+    for d, part in zip(kept, _parts(node), strict=True):
+        parts[d] = part
+    return graph.add("reshape", node.shape, [_sliced(graph, whole, parts, node)], like=node)
+
+
+@simplifies("slice")
+def _of_dynamic_slice(graph: Graph, node: Node) -> Node | None:
+    """A part of what is cut out is cut out by itself, if nothing needs all of it: a layer of several, for one."""
+    (cut,) = node.operands
+    if cut.opcode != "dynamic-slice" or not _is_whole(node) or cut.is_dynamic or not _is_cut_alone(cut):
+        return None
+    whole, *starts = cut.operands
+    # A place further on may be more than a short integer holds.
+    if any(start.array.dtype.bits < WORD_BITS for start in starts):
+        return None
+    moved = [
+        _moved_start(graph, start, whole.array.dimensions[d] - cut.array.dimensions[d], part.start, node)
+        if node.array.dimensions[d] != cut.array.dimensions[d]
+        else start
+        for d, (start, part) in enumerate(zip(starts, _parts(node), strict=True))
+    ]
+    attributes = dict(cut.attributes) | {"dynamic_slice_sizes": node.array.dimensions}
+    return graph.add("dynamic-slice", node.shape, [whole, *moved], attributes, like=cut)
+
+
+def _moved_start(graph: Graph, start: Node, most: int, further: int, like: Node) -> Node:
+    """Return where a part begins that lies further on in what begins at ``start``, or at ``most``."""
+
+    def number(value: int) -> Node:
+        return graph.add("constant", start.shape, like=like, immediate=Literal(str(value)))
+
+    # What would reach over the end is moved back as a whole.
+    held = graph.add("clamp", start.shape, [number(0), start, number(most)], like=like)
+    return graph.add("add", start.shape, [held, number(further)], like=like) if further else held
+
+
+def _is_cut_alone(node: Node) -> bool:
+    """Return whether nothing but parts of an array is used."""
+    return all(user.opcode == "slice" or (user.opcode == "reshape" and _is_cut_alone(user)) for user in node.users)
 
 
 @simplifies("slice")
