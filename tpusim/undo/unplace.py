@@ -11,9 +11,9 @@ from msgspec import structs
 from tpusim.draft import Draft, Graph, Node
 from tpusim.hardware.units import CMEM, HBM, VMEM
 from tpusim.ir.module import Module
-from tpusim.ir.ops import async_parts
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.undo.pairs import sliced
 from tpusim.undo.slices import put_together
 
 _FAST = (VMEM, CMEM)
@@ -43,9 +43,9 @@ def _unmoved(graph: Graph, node: Node) -> Node | None:
     if node.opcode == "copy-done":
         source = node.operands[0].operands[0]
         return source if _in_hbm(source.shape) == _in_hbm(node.shape) and _is_on_chip(source) else None
-    if async_parts(node.opcode) == ("slice", "done") and _is_on_chip(node):
-        start = node.operands[0]
-        return graph.add("slice", node.shape, start.operands, {"slice": start.attributes["slice"]}, like=node)
+    part = sliced(graph, node)
+    if part is not None and _is_on_chip(node):
+        return graph.add("slice", node.shape, [part[0]], {"slice": part[1]}, like=node)
     return None
 
 
