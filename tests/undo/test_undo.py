@@ -305,6 +305,12 @@ def test_what_comes_in_as_slices_of_bytes_is_the_array():
         defuse(parse_module(SourceText("m.hlo", BYTES.replace("[3072:4096]", "[2048:3072]"))))
 
 
+def test_what_comes_in_as_slices_is_used_where_it_was():
+    """The schedule stays, and nothing is joined in it."""
+    module = unplace(parse_module(SourceText("m.hlo", BYTES)))
+    assert [one.opcode for one in module.entry] == ["parameter"]
+
+
 STARTED = """\
 HloModule m, is_scheduled=true, num_partitions=2
 
