@@ -97,13 +97,43 @@ def test_two_operands_of_a_gather_have_two_results():
     assert ("s", 16, "s", "n") in lives(program)
 
 
-def test_an_asynchronous_update_is_written_over_its_operand():
-    """Its result is the operand's buffer with the update in it: nothing of 4 MiB is made."""
+UPDATE = f"""%w {{
+  %x = {BIG} parameter(0)
+  %y = {SMALL} parameter(1)
+  %i = s32[] parameter(2)
+  %j = s32[] parameter(3)
+  ROOT %n = {BIG} dynamic-update-slice(%x, %y, %i, %j)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("begun", "end", "wrapped"),
+    [
+        ("dynamic-update-slice-start(%b, %u, %i, %i)", "dynamic-update-slice-done", ""),
+        ("dynamic-update-slice-start(%b, %u, %i, %i)", "async-done", ""),
+        ("async-start(%b, %u, %i, %i), calls=%w", "async-done", UPDATE),
+        ("async-start(%b, %u, %i, %i), calls=%w", "dynamic-update-slice-done", UPDATE),
+    ],
+)
+def test_an_asynchronous_update_is_written_over_its_operand(begun, end, wrapped):
+    """Its result is the operand's buffer with the update in it, however it is spelt: nothing of 4 MiB is made."""
     start = (
         f"%u = {SMALL} slice(%a), slice={{[0:8], [0:128]}}\n%i = s32[] constant(0)\n"
-        f"%s = (({BIG}, {SMALL}, s32[], s32[]), {BIG}, u32[]) dynamic-update-slice-start(%b, %u, %i, %i)"
+        f"%s = (({BIG}, {SMALL}, s32[], s32[]), {BIG}, u32[]) {begun}"
     )
-    assert with_start(start, f"%d = {BIG} dynamic-update-slice-done(%s)") == [("b", 4, "b", "r")]
+    assert with_start(start, f"%d = {BIG} {end}(%s)", wrapped) == [("b", 4, "b", "r")]
+
+
+def test_an_update_of_another_operand_than_the_first_makes_its_result():
+    """What it is written over is told by the computation alone: there is room for it, as where nothing is known."""
+    start = (
+        f"%u = {SMALL} slice(%a), slice={{[0:8], [0:128]}}\n%i = s32[] constant(0)\n"
+        f"%s = (({SMALL}, {BIG}, s32[], s32[]), {BIG}, u32[]) async-start(%u, %b, %i, %i), calls=%w"
+    )
+    other = UPDATE.replace("%x =", "%t =").replace("parameter(1)", "parameter(0)", 1)
+    other = other.replace(f"%t = {BIG} parameter(0)", f"%x = {BIG} parameter(1)")
+    assert ("s", 4, "s", "r") in with_start(start, f"%d = {BIG} async-done(%s)", other)
 
 
 def test_what_is_sent_is_kept_until_it_has_gone():

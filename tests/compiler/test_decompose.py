@@ -214,6 +214,18 @@ def test_what_is_gathered_has_no_dimensions_of_one_element(sizes, shape, named):
     assert sorted(gather.shape.dimensions) == [6, 7]
 
 
+def test_a_slice_of_nothing_keeps_its_dimension_of_one_element():
+    """What is gathered of it has none there: without the dimension it would have some."""
+    module, made = decomposed("""
+    x = f32[1,3] parameter(0)
+    i = s32[6,1] parameter(1)
+    ROOT out = f32[6,0] gather(x, i), offset_dims={1}, collapsed_slice_dims={1}, start_index_map={1},
+      index_vector_dim=1, slice_sizes={0,1}
+    """)
+    assert check(module) == []
+    assert values(made, normal(1, 3), np.zeros((6, 1), np.int32)).shape == (6, 0)
+
+
 def test_what_is_scattered_onto_zeros_and_added_is_scattered_onto_the_sum():
     """As in a graph network's step; what lies outside is left out."""
     entry = """
@@ -443,6 +455,47 @@ def test_many_updates_of_nothing_are_not_one():
     )
     x = normal(8, 5)
     assert np.array_equal(values(made, x, np.int32([[0], [1], [2]]), np.zeros((3, 0), np.float32)), x)
+
+
+@pytest.mark.parametrize(
+    ("indices", "updates", "named"),
+    [
+        ("0", "1", "update_window_dims={0}, inserted_window_dims={1}, scatter_dims_to_operand_dims={}"),
+        ("2,1", "2,1", "update_window_dims={1}, inserted_window_dims={1}, scatter_dims_to_operand_dims={0}"),
+    ],
+)
+def test_nothing_is_scattered_onto_an_array_without_elements(indices, updates, named):
+    """What an update leaves out counts as one of it there, and it has none."""
+    vector = indices.count(",")
+    module, made = decomposed(
+        f"""
+    x = f32[3,0] parameter(0)
+    i = s32[{indices}] parameter(1)
+    u = f32[{updates}] parameter(2)
+    ROOT out = f32[3,0] scatter(x, i, u), {named}, index_vector_dim={vector}, to_apply=keep
+    """,
+        KEEP,
+    )
+    assert "scatter" in opcodes(module)
+    assert made.entry.root.opcode == "parameter"
+
+
+def test_several_arrays_without_elements_are_scattered_onto_together():
+    """Each of them is as it was."""
+    keep = "keep { a = f32[] parameter(0) b = s32[] parameter(1) c = f32[] parameter(2) d = s32[] parameter(3) "
+    _, made = decomposed(
+        """
+    x = f32[0] parameter(0)
+    y = s32[0] parameter(1)
+    i = s32[2,1] parameter(2)
+    u = f32[2] parameter(3)
+    v = s32[2] parameter(4)
+    ROOT out = (f32[0], s32[0]) scatter(x, y, i, u, v), update_window_dims={}, inserted_window_dims={0},
+      scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=keep
+    """,
+        keep + "ROOT out = (f32[], s32[]) tuple(c, d) }",
+    )
+    assert made.entry.root.operands == ("x", "y")
 
 
 CACHE_UPDATES = """

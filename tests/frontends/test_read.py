@@ -131,6 +131,19 @@ def structure(module):
     ]
 
 
+def test_padding_that_takes_more_than_there_is_leaves_no_elements(tmp_path):
+    """So StableHLO has it, and JAX; XLA's own inference of shapes ends over it, and HLO text with it is refused."""
+
+    def windows(x):
+        return jax.lax.reduce_window(x, np.float32(0), jax.lax.add, (2,), (1,), ((-1, -1),))
+
+    path = tmp_path / "program.mlir"
+    path.write_text(jax.jit(windows).lower(jax.ShapeDtypeStruct((1,), "float32")).as_text())
+    module = tpusim.load(path)
+    assert tpusim.check(module) == []
+    assert tpusim.execute(module, [np.ones(1, np.float32)]).shape == (0,)
+
+
 @pytest.mark.parametrize("form", [form for form in FORMS if "text " not in form])
 def test_every_form_of_a_program_is_the_program_of_xlas_text(tmp_path, form):
     """As ``lowered.as_text(dialect="hlo")`` prints it; the name of the file does not matter."""

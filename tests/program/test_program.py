@@ -250,6 +250,20 @@ def test_a_file_has_not_every_way_through_calls(tmp_path, levels):
 
 
 @pytest.mark.parametrize(
+    "beyond",
+    [
+        {"buffers": (msgspec.structs.replace(PROGRAM.buffers[0], n_bytes=2**63),)},
+        {"steps": (msgspec.structs.replace(KERNEL, flops=1e25),), "buffers": ()},
+    ],
+)
+def test_no_file_is_written_that_cannot_be_read(tmp_path, beyond):
+    """The bounds of readers are those of writers: lowering finds programs of any size."""
+    with pytest.raises(UnsupportedError, match=r"no file can hold this program: .*expected a number from 0 to"):
+        save_program(msgspec.structs.replace(PROGRAM, **beyond), tmp_path / "p.json")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
     ("step", "words"),
     [
         (structs.replace(KERNEL, tiles=0), "'k': expected at least one tile"),

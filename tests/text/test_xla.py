@@ -14,6 +14,16 @@ from tpusim.text import parse_module, print_module, read_source
 P = "p = f32[4] parameter(0)"
 Q = "q = f32[2,3] parameter(0)"
 
+STATE = "((f32[4]), f32[4], u32[])"
+CALLED = "async-start(p), calls=w"
+
+
+def under_way(start: str, *lines: str) -> str:
+    """Return a program that starts something, which may be the computation ``w``; the lines go on with it."""
+    wrapped = "w {\n x = f32[4] parameter(0)\n ROOT n = f32[4] negate(x)\n}\n"
+    return entry(P, f"s = {STATE} {start}", *lines).replace("ENTRY", wrapped + "ENTRY")
+
+
 GOOD = {
     "percent names": entry("%maximal = f32[] parameter(0)"),
     "no shape where it follows": entry(P, "n = negate(p)", "t = tuple(n, p)", "g = get-tuple-element(t), index=1"),
@@ -38,6 +48,12 @@ GOOD = {
     "dynamic sizes": entry("d = f32[<=4,?] parameter(0)"),
     "capital precision": entry(P, "d = f32[] dot(p, p), lhs_contracting_dims={0}, operand_precision={HIGHEST,high}"),
     "window without size": entry(P, "c = f32[] convolution(p, p), dim_labels=bf_io->bf, window={}"),
+    "short end of a long start": under_way(CALLED, "d = f32[4] negate-done(s)"),
+    "long end of a short start": under_way("negate-start(p)", "d = f32[4] async-done(s)"),
+    "short update of a long start": under_way(CALLED, f"u = {STATE} negate-update(s)", "d = f32[4] async-done(u)"),
+    "long update of a short start": under_way(
+        "call-start(p), to_apply=w", f"u = {STATE} async-update(s)", "d = f32[4] call-done(u)"
+    ),
     "json with single quotes": entry("p = f32[] parameter(0), backend_config={'a': 1}"),
     "empty frontend attributes": entry("p = f32[] parameter(0), frontend_attributes={}"),
     "synthetic origin": entry("p = f32[] parameter(0), origin={[synthetic_call]}"),
@@ -99,6 +115,14 @@ BAD = {
         P, "c = f32[4] all-reduce(p), use_global_device_ids=true, to_apply={ a = f32[] parameter(0) }"
     ),
     "done of nothing": entry(P, "d = f32[4] slice-done(p)"),
+    "end of another operation": under_way("negate-start(p)", "d = f32[4] slice-done(s)"),
+    "end of another operation than is called": under_way(CALLED, "d = f32[4] slice-done(s)"),
+    "end of a call where an operation is called": under_way(CALLED, "d = f32[4] call-done(s)"),
+    "end of what a call calls": under_way("call-start(p), to_apply=w", "d = f32[4] negate-done(s)"),
+    "update of another operation than is called": under_way(
+        CALLED, f"u = {STATE} slice-update(s)", "d = f32[4] async-done(u)"
+    ),
+    "computation at the end of a short form": under_way("negate-start(p)", "d = f32[4] async-done(s), calls=w"),
     "start without a tuple": entry(P, "s = f32[4] slice-start(p), slice={[0:1]}"),
     "labels twice": entry(P, "c = f32[] convolution(p, p), dim_labels=bb_io->bf"),
     "window of two lengths": entry(P, "c = f32[] convolution(p, p), dim_labels=bf_io->bf, window={size=1x1 stride=1}"),

@@ -84,6 +84,58 @@ def test_what_is_under_way_is_made_at_once_however_long_its_chain():
     assert simulate(module, "v5e").timeline.total_ps > 0
 
 
+START = "((f32[4]), f32[2], s32[]) "
+LATE = "((), (), s32[]) async-start(), calls=w"
+
+
+@pytest.mark.parametrize("end", ["slice-done", "async-done"])
+@pytest.mark.parametrize("update", ["", "slice-update(s)", "async-update(s)"])
+@pytest.mark.parametrize("begin", ["slice-start(x), slice={[1:3]}", "async-start(x), calls=w"])
+@pytest.mark.parametrize("attributes", ["", ", is_scheduled=true"])
+def test_what_is_under_way_is_made_at_once_however_it_is_spelt(begin, update, end, attributes):
+    """Each of start, update and end has a short form and a long one: XLA reads all of them as one program."""
+    module = sliced(attributes, START + begin, START + update if update else "", end)
+    x = np.arange(4, dtype=np.float32)
+    assert execute(module, [x]).tolist() == [1, 2]
+    plain = defuse(module) if module.is_scheduled else front_end_form(module)
+    placed = unplace(module)
+    assert [one.opcode for one in plain.entry] == [one.opcode for one in placed.entry] == ["parameter", "slice"]
+    assert simulate(module, "v5e").timeline.total_ps > 0
+
+
+@pytest.mark.parametrize("update", ["slice-update(s, x)", "async-update(s, x)"])
+@pytest.mark.parametrize("attributes", ["", ", is_scheduled=true"])
+def test_an_operand_that_comes_with_an_update_is_an_operand_in_each_spelling(update, attributes):
+    """What is copied is then known of the computation alone."""
+    module = sliced(attributes, LATE, START + update, "slice-done")
+    x = np.arange(4, dtype=np.float32)
+    assert execute(module, [x]).tolist() == execute(defuse(module), [x]).tolist() == [1, 2]
+    assert simulate(module, "v5e").timeline.total_ps > 0
+
+
+def test_a_call_waits_for_its_last_operand():
+    """As what any other computation does that is started."""
+    module = sliced("", "((), (), s32[]) call-start(), to_apply=w", START + "call-update(s, x)", "async-done")
+    x = np.arange(4, dtype=np.float32)
+    assert execute(module, [x]).tolist() == execute(defuse(module), [x]).tolist() == [1, 2]
+
+
+def sliced(attributes, start, update, end):
+    """Return a module that takes two of four numbers: a start, an update (or none), and the opcode of the end."""
+    wrapped = "w {\n  x = f32[4] parameter(0)\n  ROOT n = f32[2] slice(x), slice={[1:3]}\n}\n"
+    lines = [f"s = {start}", *([f"u = {update}"] if update else []), f"ROOT d = f32[2] {end}({'u' if update else 's'})"]
+    called = wrapped if "=w" in start else ""
+    entry = "\n  ".join(["x = f32[4] parameter(0)", *lines])
+    return parse_module(SourceText("m.hlo", f"HloModule m{attributes}\n\n{called}\nENTRY e {{\n  {entry}\n}}\n"))
+
+
+def test_a_fusion_that_was_started_is_undone():
+    """What a short form is around counts as what a program has by itself."""
+    text = UPDATED.replace("async-start(v, p), calls=g", "fusion-start(v, p), kind=kLoop, calls=g")
+    plain = defuse(parse_module(SourceText("m.hlo", text)))
+    assert [one.opcode for one in plain.entry] == ["parameter", "negate", "subtract"]
+
+
 BEGUN = """HloModule m, num_partitions=2, input_output_alias={ {0}: (0, {}, may-alias) }
 
 ENTRY e {
@@ -246,10 +298,17 @@ ENTRY e {
 
 def test_what_comes_in_as_slices_of_bytes_is_the_array():
     """As the TPU compiler brings in weights; slices that leave something out have no such form."""
-    (parameter,) = defuse(parse_module(SourceText("m.hlo", BYTES))).entry
-    assert str(parameter.shape) == "bf16[16,128]"
+    for text in (BYTES, BYTES.replace("slice-done(a)", "async-done(a)")):
+        (parameter,) = defuse(parse_module(SourceText("m.hlo", text))).entry
+        assert str(parameter.shape) == "bf16[16,128]"
     with pytest.raises(UnsupportedError, match="its layouts cannot be undone"):
         defuse(parse_module(SourceText("m.hlo", BYTES.replace("[3072:4096]", "[2048:3072]"))))
+
+
+def test_what_comes_in_as_slices_is_used_where_it_was():
+    """The schedule stays, and nothing is joined in it."""
+    module = unplace(parse_module(SourceText("m.hlo", BYTES)))
+    assert [one.opcode for one in module.entry] == ["parameter"]
 
 
 STARTED = """\

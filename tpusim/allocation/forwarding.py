@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING
 
-from tpusim.ir.module import Instruction
-from tpusim.ir.ops import IN_PLACE, async_parts
+from tpusim.ir.module import Instruction, wrapped_opcode
+from tpusim.ir.ops import IN_PLACE, async_parts, async_phase
 from tpusim.semantics.aliasing import joins_operands
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import Shape, TupleShape, element_begins, node_count, nodes
@@ -64,11 +64,18 @@ def _async_start(frame: Frame, instruction: Instruction) -> Nodes:
         made.append(liveness.value(instruction, instruction.shape))
     begin = len(made)
     made += _operands(frame, instruction)
-    short = async_parts(instruction.opcode)
-    if short and short[0] in IN_PLACE:
+    if _writes_over_the_first(frame, instruction):
         # The result is the first operand's own buffer, with the update in it.
         return [*made, made[begin], *liveness.new(instruction, elements[-1])]
     return made + [part for element in elements[1:] for part in liveness.new(instruction, element)]
+
+
+def _writes_over_the_first(frame: Frame, start: Instruction) -> bool:
+    """Return whether an asynchronous start is around an operation that writes over what its first operand is."""
+    if async_phase(start.opcode) != "start" or wrapped_opcode(start, frame.module.by_name) not in IN_PLACE:
+        return False
+    called = None if async_parts(start.opcode) else frame.module[start.attributes["calls"]]
+    return called is None or called.root.operands[0] == called.parameters[0].name
 
 
 def _send(frame: Frame, instruction: Instruction) -> Nodes:

@@ -19,7 +19,7 @@ from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import write_whole
 from tpusim.ir.attributes import BackendConfig, ComputationName, InstructionName, Metadata
 from tpusim.ir.likeness import Likeness
-from tpusim.ir.ops import CALLERS, OPERATIONS
+from tpusim.ir.ops import CALLERS, OPERATIONS, async_parts, long_form
 from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
@@ -94,6 +94,13 @@ def called_in(attributes: Mapping[str, Any]) -> tuple[str, ...]:
         elif isinstance(value, tuple):
             names.extend(item for item in value if isinstance(item, ComputationName))
     return tuple(names)
+
+
+def wrapped_opcode(start: Instruction, computations: Mapping[str, Computation]) -> str:
+    """Return the opcode of what an asynchronous start is around: of its short form, or of the root of what it calls."""
+    short = async_parts(start.opcode)
+    # The short forms are spellings: what they stand for is the long one.
+    return short[0] if short else long_form(computations[start.attributes["calls"]].root.opcode)
 
 
 def with_window(instruction: Instruction, bounds: Mapping[str, tuple[int, ...]]) -> Instruction:

@@ -18,7 +18,6 @@ from tpusim.program.steps import AnyStep, Branch, Call, Choice, Loop, Steps
 from tpusim.semantics.contexts import BodyContext, BranchContext, CallContext, Context, branches_taken, trips_taken
 from tpusim.semantics.infer.types import parts
 from tpusim.semantics.trip_counts import TripCount, assumed_trips, count_trips
-from tpusim.shapes.shape import TupleShape
 
 _MOST_LOWERED, _MOST_TIMES = 2**14, 2
 """So many instructions, or so many times those of the program, are lowered for all that tells visits apart.
@@ -161,7 +160,7 @@ def lower_async_start(scope: Scope, instruction: Instruction) -> Nested:
     if wrapped.opcode in COLLECTIVES:
         return (collective_step(scope, instruction, where.computation, wrapped, is_async=True),)
     if wrapped.opcode in DMA_COPIES:
-        return (_async_copy(scope, instruction, wrapped.opcode),)
+        return (_async_copy(scope, instruction, where, wrapped),)
     # What remains has no engine of its own: it goes to the processors beside the core.
     label = scope.label(instruction, "async call")
     found = RULES[long_form(wrapped.opcode)](where, wrapped)
@@ -180,12 +179,13 @@ def _wrapped(scope: Scope, instruction: Instruction) -> tuple[Scope, Instruction
     return scope, msgspec.structs.replace(instruction, opcode=short[0], shape=parts(instruction.shape)[1])
 
 
-def _async_copy(scope: Scope, instruction: Instruction, opcode: str) -> AnyStep:
+def _async_copy(scope: Scope, instruction: Instruction, where: Scope, wrapped: Instruction) -> AnyStep:
     """Return the copy that an asynchronous slice or update in place is; it moves the smaller array."""
-    source = scope.operand(instruction, 0).shape
-    shape = instruction.shape
-    target = shape.elements[1] if isinstance(shape, TupleShape) else source
-    if opcode != "dynamic-update-slice":
+    # Some operands may come with updates: what is called knows them all.
+    is_whole = len(instruction.operands) >= len(wrapped.operands)
+    at, taken = (scope, instruction) if is_whole else (where, wrapped)
+    source, target = at.operand(taken, 0).shape, parts(instruction.shape)[1] if is_whole else wrapped.shape
+    if wrapped.opcode != "dynamic-update-slice":
         return copy_step(scope, instruction, source, target)
-    update = scope.operand(instruction, 1).shape
+    update = at.operand(taken, 1).shape
     return copy_step(scope, instruction, update, target, moved=update)

@@ -40,7 +40,10 @@ def is_lowered(text: bytes) -> bool:
 
 
 def save_program(program: Program, path: str | Path) -> None:
-    """Write a program as indented JSON: fields as in the classes, defaults left out, steps tagged by ``type``."""
+    """Write a program as indented JSON: fields as in the classes, defaults left out, steps tagged by ``type``.
+
+    Raises UnsupportedError for a program that ``load_program`` would not read, such as one with too large a number.
+    """
     write_whole(path, encode_program(program))
 
 
@@ -51,9 +54,14 @@ def encode_program(program: Program) -> str:
         raise UnsupportedError(
             f"{program.name}: expected at most {shown(most)} steps in a file, those of each call, found {shown(count)}"
         )
+    written = msgspec.structs.replace(program, buffers=tuple(program.buffers))
+    try:
+        # What is read from a file is held to this; a run of what was just lowered is not.
+        verify_once(written)
+    except ProgramError as error:
+        raise UnsupportedError(f"{program.name}: no file can hold this program: {error}") from error
     try:
         # Defaults are left out, but for the version: readers of the file must see it.
-        written = msgspec.structs.replace(program, buffers=tuple(program.buffers))
         data = {"format": program.format, **msgspec.to_builtins(written)}
     except RecursionError as error:
         raise UnsupportedError(f"{program.name}: its steps nest deeper than a file of them can be written") from error

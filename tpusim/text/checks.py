@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from tpusim.ir.module import Instruction
+from tpusim.ir.module import Instruction, wrapped_opcode
 from tpusim.ir.ops import OPERATIONS, TRANSFERS, async_parts, async_phase
 from tpusim.semantics.infer.async_ops import find_async_state
 from tpusim.semantics.infer.control import check_operand_layouts
@@ -130,13 +130,16 @@ def _check_async_done(instruction: Instruction, operands: Operands, scope: Compu
     start = scope.async_start(operands[0].name)
     if async_phase(start.opcode) != "start":
         raise broken("async_c9", f"{operands[0].opcode!r} {operands[0].name!r}")
-    parts, parts_before = async_parts(instruction.opcode), async_parts(start.opcode)
-    if parts and parts_before and parts[0] != parts_before[0]:
-        raise broken("async_c15", f"{start.opcode!r} {start.name!r}")
-    for name, default in (("calls", None), ("async_execution_thread", "main")):
-        stated, begun = instruction.attributes.get(name), start.attributes.get(name, default)
-        if stated is not None and begun is not None and stated != begun:
-            raise broken("async_c15", f"{name}={stated} after {name}={begun}")
+    parts, wrapped = async_parts(instruction.opcode), wrapped_opcode(start, scope.computations)
+    if parts and parts[0] != wrapped:
+        raise broken("async_c15", f"{start.opcode!r} {start.name!r} around {wrapped!r}")
+    # The computation around what a short form starts has no name that others could state.
+    called = start.attributes["calls"] if start.opcode == "async-start" else None
+    thread = start.attributes.get("async_execution_thread", "main")
+    for name, begun in (("calls", called), ("async_execution_thread", thread)):
+        stated = instruction.attributes.get(name, begun)
+        if stated != begun:
+            raise broken("async_c15", f"{name}={stated} after {name}={begun or 'none'}")
 
 
 def _check_async_update(instruction: Instruction, operands: Operands, scope: ComputationScope) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tpusim.draft import Draft, Graph, Node
-from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Raw
 from tpusim.ir.module import Instruction, Literal, Module
 from tpusim.ir.ops import (
@@ -18,9 +17,11 @@ from tpusim.ir.ops import (
     TRANSFER_DONES,
     TRANSFERS,
     async_parts,
+    async_phase,
     long_form,
 )
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.undo.pairs import begun
 from tpusim.undo.slices import JOIN, put_together
 from tpusim.undo.unmix import unmix
 from tpusim.undo.views import joined, plain_view
@@ -41,7 +42,7 @@ def defuse(module: Module) -> Module:
     """Return a module without fusions, layouts, memory spaces and asynchronous copies: what a front end might make.
 
     What the compiler rewrote stays rewritten: products are convolutions, maxima of rows are windows. Raises
-    UnsupportedError for views that take tiles apart, and for asynchronous work that has no plain form.
+    UnsupportedError for views that take tiles apart.
     """
     draft = Draft(module)
     for graph in draft.graphs.values():
@@ -52,7 +53,7 @@ def defuse(module: Module) -> Module:
             if whole is not None:
                 graph.replace(node, whole)
         for node in graph.order():
-            plain = _UNDO.get(node.opcode, _started)(graph, node)
+            plain = _plain(graph, node)
             if plain is not None:
                 graph.replace(node, plain)
     for graph in draft.reachable():
@@ -73,7 +74,7 @@ def made_at_once(module: Module) -> Module:
     draft = Draft(module)
     for graph in draft.reachable():
         for node in [node for node in graph.order() if _is_wait(node.opcode) and _thread(node) == "main"]:
-            plain = _UNDO.get(node.opcode, _started)(graph, node)
+            plain = _plain(graph, node)
             if plain is not None:
                 graph.replace(node, plain)
     return draft.write()
@@ -85,10 +86,14 @@ def _is_wait(opcode: str) -> bool:
 
 def _thread(wait: Node) -> str:
     """Return the thread on which that runs for which a node waits."""
-    start = wait.operands[0]
-    while long_form(start.opcode) == "async-update":
-        start = start.operands[0]
+    start = begun(wait)[0] if async_phase(wait.opcode) else wait.operands[0]
     return str(start.attributes.get("async_execution_thread", "main"))
+
+
+def _plain(graph: Graph, node: Node) -> Node | None:
+    """Return what stands for a node in a plain form, None if it stays as it is."""
+    rule = _UNDO.get(long_form(node.opcode))
+    return rule(graph, node) if rule else None
 
 
 def _forget(node: Node) -> None:
@@ -138,27 +143,15 @@ def _done(graph: Graph, node: Node) -> Node:
 
 
 def _ended(graph: Graph, node: Node) -> Node:
-    """Return what a wait in the long form waits for, made at once."""
-    start, *late = node.operands
-    while start.opcode == "async-update":
-        # What comes with an update comes behind the operands of the start.
-        start, *more = start.operands
-        late = more + late
-    if start.opcode != "async-start":
-        raise UnsupportedError(f"{node.name}: expected the end of an async-start, found that of {start.opcode}")
-    return graph.copy_in(graph.draft.graphs[start.attributes["calls"]], [*start.operands, *late])
-
-
-def _started(graph: Graph, node: Node) -> Node | None:
-    """Return what a wait in the short form waits for, made at once; None for what is nothing of the kind."""
-    parts = async_parts(node.opcode)
-    if parts is None or parts[1] != "done":
-        return None
-    (start,) = node.operands
-    if start.opcode != f"{parts[0]}-start":
-        raise UnsupportedError(f"{node.name}: expected the end of a {parts[0]}-start, found that of {start.opcode}")
+    """Return what a wait for an operation waits for, made at once."""
+    start, operands = begun(node)
+    short = async_parts(start.opcode)
+    if short is None:
+        return graph.copy_in(graph.draft.graphs[start.attributes["calls"]], operands)
     named = {key: value for key, value in start.attributes.items() if key not in _OF_PLACEMENT}
-    return graph.add(parts[0], node.shape, start.operands, named)
+    made = graph.add(short[0], node.shape, operands, named)
+    # What a start calls has been undone before, and is so here.
+    return _plain(graph, made) or made
 
 
 def _without_arrays(graph: Graph, node: Node) -> None:

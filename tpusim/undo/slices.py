@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tpusim.draft import Graph, Node
-from tpusim.ir.ops import async_parts
 from tpusim.shapes.shape import ArrayShape
+from tpusim.undo.pairs import sliced
 
 JOIN = "ConcatBitcast"
 """The custom call whose result is its operands' buffers, one after the other."""
@@ -15,14 +15,16 @@ def put_together(graph: Graph, node: Node) -> Node | None:
 
     They may be slices of bytes, which no other rule knows to be elements.
     """
-    if str(node.attributes.get("custom_call_target")) != JOIN or not all(map(_sliced, node.operands)):
+    if str(node.attributes.get("custom_call_target")) != JOIN:
         return None
-    starts = [done.operands[0] for done in node.operands]
-    (viewed, *others) = {start.operands[0]: None for start in starts}
+    slices = [found for done in node.operands if (found := sliced(graph, done))]
+    if not slices or len(slices) < len(node.operands):
+        return None
+    (viewed, *others) = {source: None for source, _ in slices}
     source = viewed.operands[0] if viewed.opcode == "bitcast" else viewed
     if others or not _alike(source, node):
         return None
-    cuts = [start.attributes["slice"] for start in starts]
+    cuts = [cut for _, cut in slices]
     ends = [0, *(cut[0].limit for cut in cuts)]
     whole = all(
         (part.start, part.limit) == (0, size)
@@ -32,11 +34,6 @@ def put_together(graph: Graph, node: Node) -> Node | None:
     if whole and [cut[0].start for cut in cuts] == ends[:-1] and ends[-1] == viewed.array.dimensions[0]:
         return source
     return None
-
-
-def _sliced(done: Node) -> bool:
-    """Return whether a node is the end of an asynchronous slice."""
-    return async_parts(done.opcode) == ("slice", "done") and done.operands[0].opcode == "slice-start"
 
 
 def _alike(one: Node, other: Node) -> bool:

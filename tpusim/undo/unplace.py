@@ -11,9 +11,9 @@ from msgspec import structs
 from tpusim.draft import Draft, Graph, Node
 from tpusim.hardware.units import CMEM, HBM, VMEM
 from tpusim.ir.module import Module
-from tpusim.ir.ops import async_parts
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.undo.pairs import sliced
 from tpusim.undo.slices import put_together
 
 _FAST = (VMEM, CMEM)
@@ -23,10 +23,12 @@ def unplace(module: Module) -> Module:
     """Return a scheduled module with every array in HBM but those in host memory; the order of kernels stays."""
     draft = Draft(module)
     for graph in draft.running():
-        for node in graph.order():
-            found = _unmoved(graph, node)
-            if found is not None:
-                graph.replace(node, found)
+        # All slices of one array before each by itself.
+        for rule in (put_together, _unmoved):
+            for node in graph.order():
+                found = rule(graph, node)
+                if found is not None:
+                    graph.replace(node, found)
     for graph in draft.reachable():
         for node in graph.order():
             node.shape = _in_hbm(node.shape)
@@ -37,15 +39,12 @@ def unplace(module: Module) -> Module:
 
 def _unmoved(graph: Graph, node: Node) -> Node | None:
     """Return what stands for the end of a copy or slice between memories of the chip; None for anything else."""
-    whole = put_together(graph, node)
-    if whole is not None:
-        return whole
     if node.opcode == "copy-done":
         source = node.operands[0].operands[0]
         return source if _in_hbm(source.shape) == _in_hbm(node.shape) and _is_on_chip(source) else None
-    if async_parts(node.opcode) == ("slice", "done") and _is_on_chip(node):
-        start = node.operands[0]
-        return graph.add("slice", node.shape, start.operands, {"slice": start.attributes["slice"]}, like=node)
+    part = sliced(graph, node)
+    if part is not None and _is_on_chip(node):
+        return graph.add("slice", node.shape, [part[0]], {"slice": part[1]}, like=node)
     return None
 
 

@@ -39,7 +39,9 @@ def _without_units(build: Build, node: Node) -> Node | None:
     """Return a gather without the dimensions of one element that its slices span, None if there are none."""
     operand, named, spanned = node.operands[0], node.attributes, moved_dimensions(node)
     sizes, indexed = operand.array.dimensions, named["start_index_map"]
-    units = [(d, at) for d, at in spanned.items() if sizes[d] == 1 and d not in indexed]
+    # A slice may also take nothing of one element.
+    spans = [size == taken == 1 for size, taken in zip(sizes, named["slice_sizes"], strict=True)]
+    units = [(d, at) for d, at in spanned.items() if spans[d] and d not in indexed]
     if not units:
         return None
     gone, gone_at = ({pair[side] for pair in units} for side in (0, 1))

@@ -193,6 +193,15 @@ def _overwritten(graph: Graph, node: Node) -> Node | None:
     return before if not part.array.element_count and not node.is_dynamic else None
 
 
+@simplifies("scatter")
+def _put_nowhere(graph: Graph, node: Node) -> Node | None:
+    """An array without elements is as it was, whatever is put onto it."""
+    targets = node.operands[: len(node.operands) // 2]
+    if any(target.array.element_count for target in targets) or node.is_dynamic:
+        return None
+    return graph.add("tuple", node.shape, targets, like=node) if targets[1:] else targets[0]
+
+
 @simplifies("reverse")
 def _turned_back(graph: Graph, node: Node) -> Node | None:
     """What is turned round twice is as it was, and so is what has nothing to be turned."""

@@ -11,7 +11,7 @@ import numpy as np
 from tpusim.allocation.forwarding import branch_names
 from tpusim.errors import SimulationError
 from tpusim.ir.module import Instruction, Literal
-from tpusim.ir.ops import async_parts
+from tpusim.ir.ops import async_parts, async_phase
 from tpusim.numerics.elided import guess_left_out
 from tpusim.numerics.registry import RULES, TOKEN, computes
 from tpusim.numerics.scalar_loops import ScalarLoop
@@ -116,8 +116,9 @@ def conditional(site: Site, instruction: Instruction, operands: list[Any]) -> Ca
 def async_start(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return operands, result and a flag: what runs beside the core is computed when it starts."""
     short = async_parts(instruction.opcode)
-    if short is None:
-        return (yield from _begun(site, instruction.attributes["calls"], operands))
+    if short is None or short[0] == "call":
+        name = instruction.attributes["to_apply" if short else "calls"]
+        return (yield from _begun(site, name, operands))
     # The rule inside sees an ordinary instruction, so that no rule has to know of asynchronous forms.
     shape = instruction.shape
     inner = shape.elements[1] if isinstance(shape, TupleShape) and len(shape.elements) > 1 else shape
@@ -141,7 +142,7 @@ def async_update(site: Site, instruction: Instruction, operands: list[Any]) -> A
     if len(operands) == 1:
         return operands[0]
     start = site.operand(instruction, 0)
-    while start.opcode == "async-update":
+    while async_phase(start.opcode) == "update":
         start = site.operand(start, 0)
-    name = start.attributes.get("calls") or start.attributes["to_apply"]
+    name = start.attributes["calls" if start.opcode == "async-start" else "to_apply"]
     return (yield from _begun(site, name, [*operands[0][0], *operands[1:]]))

@@ -56,7 +56,9 @@ def window_result(shape: ArrayShape, window: Window, dtype: DType) -> ArrayShape
         require(dimension.stride > 0, "window_c3", dimension.stride)
         require(dimension.lhs_dilate >= 1, "window_c4", dimension.lhs_dilate)
         require(dimension.rhs_dilate >= 1, "window_c5", dimension.rhs_dilate)
-        # Negative padding may cut more than there is, which only the sum tells.
+        # Negative padding may cut more than there is, which only the sum tells. XLA's inference has no shape for that:
+        # it ends over it (StridedBound). StableHLO takes it to be an array without elements, which XLA's reader of it
+        # makes a constant.
         base = dimension.pad_low + dilated(size, dimension.lhs_dilate) + dimension.pad_high
         require(base >= 0 or size == UNBOUNDED, "window_c6", base)
         sizes.append(UNBOUNDED if size == UNBOUNDED else output_size(dimension, size))
