@@ -84,6 +84,10 @@ APART = {
     "of which one needs the other whole": """
         f32[2048,2048] w = add(x, y); f32[] u = reduce(w, none), dimensions={0,1}, to_apply=sum;
         f32[2048,2048] t = broadcast(u), dimensions={}; f32[2048,2048] multiply(x, t); f32[2048,2048] negate(w)""",
+    "of which one turns round what the other makes": """
+        f32[2048,2048] w = add(x, y); f32[2048,2048] u = transpose(w), dimensions={1,0};
+        f32[2048,2048] t = multiply(u, w); f32[2048] reduce(t, none), dimensions={0}, to_apply=sum;
+        f32[2048,2048] tanh(w)""",
 }
 """Bodies of which two kernels are made."""
 

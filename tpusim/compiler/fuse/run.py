@@ -38,6 +38,7 @@ from tpusim.ir.ops import (
     ENDS_KERNELS,
     EXPENSIVE,
     FUSES_INTO_USERS,
+    KEEPS_TILES,
     LAID_OUT_FREELY,
     REARRANGES,
     RESHAPES,
@@ -267,7 +268,7 @@ class _Fusion:
             if is_loop(group)
             and group.product is None
             and group.space == elements_of(node)
-            and (is_only("reduce", group) or goes_along(node, group, ELEMENTWISE))
+            and goes_along(node, group, KEEPS_TILES if is_only("reduce", group) else ELEMENTWISE)
         ]
 
     def _merge_alike(self, node: Node, groups: Sequence[Group], kind: Callable[[Group], Hashable] = bool) -> None:
