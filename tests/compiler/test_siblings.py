@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.compiler.programs import compiled
+from tpusim.compiler.fuse.group import Spans
 from tpusim.pipeline.stages import execute
 from tpusim.semantics.contents import contents
 from tpusim.source import SourceText
@@ -147,3 +148,51 @@ def test_what_only_its_kernel_uses_is_not_left():
     entry = compiled(program(OF_ONE_TYPE["results of a product"])).entry
     (kernel,) = [one for one in entry.instructions if one.opcode == "fusion"]
     assert len(kernel.shape.elements) == 2
+
+
+ROUND_ABOUT = """HloModule m
+
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }
+
+ENTRY e {
+  none = f32[] constant(0)
+  y = f32[16,16] parameter(0)
+  v = f32[16] parameter(1)
+  early = f32[16,16] tanh(y)
+  total = f32[16] reduce(early, none), dimensions={0}, to_apply=sum
+  one = f32[16] add(v, total)
+  other = f32[16] negate(v)
+  sorted = f32[16] sort(other), dimensions={0}, to_apply=less
+  spread = f32[16,16] broadcast(sorted), dimensions={1}
+  late = f32[16,16] multiply(y, spread)
+  ROOT out = (f32[16], f32[16,16], f32[16,16]) tuple(one, late, early)
+}
+"""
+
+
+def test_what_is_needed_through_another_pair_stays_apart():
+    """``early`` and ``late`` are one kernel; ``one`` needs it, and it needs ``other``, which stands behind ``one``."""
+    module = parse_module(SourceText("text", ROUND_ABOUT))
+    draw = np.random.default_rng(0).standard_normal
+    values = [draw(shape).astype(np.float32) for shape in [(16, 16), (16,)]]
+    expected = execute(module, values, precision="exact")
+    for one, other in zip(expected, execute(module, values, schedule="compiled", chip="v5e"), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_stretches_that_meet_are_one():
+    """A number leads to all of the stretch that it is in, and to itself alone between them."""
+    spans = Spans()
+    for low, high in [(2, 4), (10, 12), (7, 7), (4, 6), (20, 30), (11, 21)]:
+        spans.add(low, high)
+    assert [spans.of(n) for n in (1, 2, 5, 6, 7, 10, 25, 31)] == [
+        (1, 1),
+        (2, 6),
+        (2, 6),
+        (2, 6),
+        (7, 7),
+        (10, 30),
+        (10, 30),
+        (31, 31),
+    ]

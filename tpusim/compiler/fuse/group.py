@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 from tpusim.draft import Node
 from tpusim.ir.ops import PRODUCTS
 from tpusim.shapes.shape import ArrayShape
@@ -54,3 +56,30 @@ class Group:
 def elements_of(node: Node) -> tuple[int, ...]:
     """Return the sizes of a node's array, those of 1 left out."""
     return tuple(size for size in node.array.dimensions if size != 1) if isinstance(node.shape, ArrayShape) else ()
+
+
+class Spans:
+    """The stretches of a graph's order that single kernels go over, joined where they meet.
+
+    Nodes need earlier ones only, but kernels may be led to earlier kernels, within a stretch.
+    """
+
+    def __init__(self) -> None:
+        self._lows: list[int] = []
+        self._highs: list[int] = []
+
+    def add(self, low: int, high: int) -> None:
+        """Enter a kernel that goes from one number to another."""
+        if low == high:
+            return
+        first, end = bisect_left(self._highs, low), bisect_right(self._lows, high)
+        if first < end:
+            low, high = min(low, self._lows[first]), max(high, self._highs[end - 1])
+        self._lows[first:end], self._highs[first:end] = [low], [high]
+
+    def of(self, number: int) -> tuple[int, int]:
+        """Return the first and last number of the stretch that a number is in."""
+        at = bisect_left(self._highs, number)
+        if at == len(self._highs) or self._lows[at] > number:
+            return number, number
+        return self._lows[at], self._highs[at]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
-from tpusim.compiler.fuse.group import Group, elements_of
+from tpusim.compiler.fuse.group import Group, Spans, elements_of
 from tpusim.compiler.fuse.rules import (
     computed_type,
     goes_along,
@@ -70,6 +70,7 @@ class _Fusion:
         self.read_bytes = read_bytes(self.nodes)
         self.made_in: dict[Node, list[Group]] = {}
         self.owner: dict[Node, Group] = {}
+        self.spans = Spans()
         # By kernel what it reads from memory and does not make, and why.
         self.apart: dict[Group, dict[Node, str]] = {}
         # Once all nodes are placed: what uses each kernel, and which one a kernel has gone into.
@@ -101,6 +102,7 @@ class _Fusion:
         group = joined or Group(node, self.number[node])
         group.join(node)
         group.leave(node, self.number[node])
+        self.spans.add(group.earliest, group.number)
         self.made_in[node] = [group]
         self.owner[node] = group
 
@@ -197,12 +199,12 @@ class _Fusion:
                 return True
             ahead |= later
             # What begins after it ends cannot lead to it, nor what ends before the first begins be led to.
-            forward += [unit for unit in later if self._begin(unit) <= end.number]
+            forward += [unit for unit in later if self.spans.of(self._begin(unit))[0] <= end.number]
             earlier = self._before(backward.pop()) - behind
             if not ahead.isdisjoint(earlier):
                 return True
             behind |= earlier
-            backward += [unit for unit in earlier if self._end(unit) >= first]
+            backward += [unit for unit in earlier if self.spans.of(self._end(unit))[1] >= first]
         return False
 
     def _begin(self, unit: Node | Group) -> int:
@@ -316,6 +318,7 @@ class _Fusion:
         first.made |= other.made
         first.number = max(first.number, other.number)
         first.earliest = min(first.earliest, other.earliest)
+        self.spans.add(first.earliest, first.number)
         self.followers[first] = (self._after(first) | self._after(other)) - {first, other}
         self.merged[other] = first
         self.apart.setdefault(first, {}).update(self.apart.pop(other, {}))
