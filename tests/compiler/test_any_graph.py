@@ -7,17 +7,17 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.compiler.programs import compiled
+from tests.compiler.programs import LESS, SUM, compiled
 from tpusim.pipeline.stages import execute
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
-HEAD = """HloModule m
+HEAD = f"""HloModule m
 
-sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
-less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }
+{SUM}
+{LESS}
 
-ENTRY e {
+ENTRY e {{
   none = f32[] constant(0)
   m0 = f32[16,16] parameter(0)
   m1 = f32[16,16] parameter(1)

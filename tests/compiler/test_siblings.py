@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.compiler.programs import compiled
+from tests.compiler.programs import LESS, SUM, compiled
 from tpusim.compiler.fuse.group import Spans
 from tpusim.pipeline.stages import execute
 from tpusim.semantics.contents import contents
@@ -150,24 +150,24 @@ def test_what_only_its_kernel_uses_is_not_left():
     assert len(kernel.shape.elements) == 2
 
 
-ROUND_ABOUT = """HloModule m
+ROUND_ABOUT = f"""HloModule m
 
-sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
-less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }
+{SUM}
+{LESS}
 
-ENTRY e {
+ENTRY e {{
   none = f32[] constant(0)
   y = f32[16,16] parameter(0)
   v = f32[16] parameter(1)
   early = f32[16,16] tanh(y)
-  total = f32[16] reduce(early, none), dimensions={0}, to_apply=sum
+  total = f32[16] reduce(early, none), dimensions={{0}}, to_apply=sum
   one = f32[16] add(v, total)
   other = f32[16] negate(v)
-  sorted = f32[16] sort(other), dimensions={0}, to_apply=less
-  spread = f32[16,16] broadcast(sorted), dimensions={1}
+  sorted = f32[16] sort(other), dimensions={{0}}, to_apply=less
+  spread = f32[16,16] broadcast(sorted), dimensions={{1}}
   late = f32[16,16] multiply(y, spread)
   ROOT out = (f32[16], f32[16,16], f32[16,16]) tuple(one, late, early)
-}
+}}
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.compiler.programs import compiled
+from tests.compiler.programs import LESS, compiled
 from tpusim.pipeline.stages import check, execute
 from tpusim.shapes.dtype import DTYPES, numpy_dtype
 
@@ -226,9 +226,6 @@ RULES = {
         "broadcast add",
     ),
 }
-
-
-LESS = "less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }"
 
 
 def program(body):

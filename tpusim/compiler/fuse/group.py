@@ -1,4 +1,4 @@
-"""A kernel that is being made: the nodes that become it."""
+"""A kernel that is being made: the nodes that become it, and over which stretch of the order it goes."""
 
 from __future__ import annotations
 

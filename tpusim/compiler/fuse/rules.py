@@ -31,7 +31,7 @@ from tpusim.shapes.shape import ArrayShape
 
 _TOO_LONG = "its rows are too long for the kernel of a product"
 
-_LOOPS = ELEMENTWISE - {"map"} | {"reduce"}
+LOOPS = ELEMENTWISE - {"map"} | {"reduce"}
 """Kernels that end with one of these go through the elements of what they read."""
 
 _PARTIAL_REDUCE = "PartialReduce"
@@ -159,7 +159,7 @@ def _moves_with(node: Node, user: Node) -> bool:
 
 def is_loop(group: Group) -> bool:
     """Return whether every result of a kernel is computed element by element, or summed up."""
-    return group.made <= _LOOPS
+    return group.made <= LOOPS
 
 
 def computed_type(group: Group) -> DType | None:
@@ -179,7 +179,7 @@ def goes_along(read: Node, group: Group, through: Collection[str]) -> bool:
         for user in todo.pop().users:
             if user not in group.nodes or user in seen:
                 continue
-            if user.opcode not in through and user.opcode != "reduce" and not reduces_partly(user):
+            if user.opcode not in through and not reduces_partly(user):
                 return False
             seen.add(user)
             # A reduction is an output.

@@ -12,11 +12,12 @@ compiled ahead of time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from tpusim.compiler.fuse.group import Group, Spans, elements_of
 from tpusim.compiler.fuse.rules import (
+    LOOPS,
     computed_type,
     goes_along,
     is_kernel,
@@ -34,7 +35,6 @@ from tpusim.cost.operations.table import operation_cost
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationName, Symbol
 from tpusim.ir.ops import (
-    ELEMENTWISE,
     ENDS_KERNELS,
     EXPENSIVE,
     FUSES_INTO_USERS,
@@ -47,6 +47,7 @@ from tpusim.ir.ops import (
 )
 from tpusim.semantics.marks import with_apart
 from tpusim.shapes.address import padded_element_count, physical_bytes
+from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import TupleShape
 
 _MOST_RESULTS = 101
@@ -260,7 +261,7 @@ class _Fusion:
         loops = self._loops_over(node)
         if owner and owner not in loops and (owner.product or is_loop(owner)):
             loops.insert(0, owner)
-        self._merge_alike(node, loops, computed_type)
+        self._merge_alike(node, loops, by_type=True)
 
     def _loops_over(self, node: Node) -> list[Group]:
         """Return the kernels without a product that go through a node as it comes."""
@@ -270,14 +271,14 @@ class _Fusion:
             if is_loop(group)
             and group.product is None
             and group.space == elements_of(node)
-            and goes_along(node, group, KEEPS_TILES if is_only("reduce", group) else ELEMENTWISE)
+            and goes_along(node, group, KEEPS_TILES if is_only("reduce", group) else LOOPS)
         ]
 
-    def _merge_alike(self, node: Node, groups: Sequence[Group], kind: Callable[[Group], Hashable] = bool) -> None:
-        """Make kernels of the same sizes and kind that use a node together, as far as they may be."""
-        firsts: dict[Hashable, Group] = {}
+    def _merge_alike(self, node: Node, groups: Sequence[Group], *, by_type: bool = False) -> None:
+        """Make kernels of the same sizes, and perhaps type, that use a node together, as far as they may be."""
+        firsts: dict[tuple[tuple[int, ...], DType | None], Group] = {}
         for group in groups:
-            key = group.space, kind(group)
+            key = group.space, computed_type(group) if by_type else None
             first = firsts.setdefault(key, group)
             if first is group:
                 continue
@@ -292,7 +293,7 @@ class _Fusion:
             return False
         # What needs a sum, or goes through what the other one makes in another order, waits until that is whole.
         made = [node for node in first.outputs if node is not read and group.uses(node)]
-        if any(node.opcode in ENDS_KERNELS or not goes_along(node, group, ELEMENTWISE) for node in made):
+        if any(node.opcode in ENDS_KERNELS or not goes_along(node, group, LOOPS) for node in made):
             return False
         # Reductions of several arrays at once, as of values and their places, are kernels by themselves.
         if any(node.opcode == "reduce" and len(node.operands) > 2 for node in (*first.nodes, *group.nodes)):
@@ -315,7 +316,6 @@ class _Fusion:
         first.reads |= other.reads
         first.targets |= other.targets
         first.outputs.update(other.outputs)
-        first.made |= other.made
         first.number = max(first.number, other.number)
         first.earliest = min(first.earliest, other.earliest)
         self.spans.add(first.earliest, first.number)
