@@ -11,7 +11,7 @@ import pytest
 
 from tests.house.source_tree import ROOT
 
-HEAVY = {"numpy", "numba", "simpy", "matplotlib", "rich", "jax", "jaxlib", "ml_dtypes"}
+HEAVY = {"numpy", "numba", "simpy", "matplotlib", "rich", "jax", "jaxlib", "ml_dtypes", "hashlib"}
 
 LIGHT_MODULES = [
     "tpusim",

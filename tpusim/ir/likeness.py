@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from hashlib import sha256
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
@@ -88,5 +87,12 @@ class Likeness:
         """
         if id(value) not in self._texts:
             text = repr(value)
-            self._texts[id(value)] = text if len(text) < _LONG else sha256(text.encode()).digest()
+            self._texts[id(value)] = text if len(text) < _LONG else _digest(text)
         return self._texts[id(value)]
+
+
+def _digest(text: str) -> bytes:
+    # Few programs say that much in one attribute, and OpenSSL takes longer to load than all of this room.
+    from hashlib import sha256
+
+    return sha256(text.encode()).digest()
