@@ -8,6 +8,7 @@ from math import ceil, inf, lcm, prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowConfig, WindowDimension
 from tpusim.ir.module import Instruction
@@ -135,20 +136,63 @@ COMPILED = {
 }
 
 
-@pytest.mark.parametrize(("sides", "result", "bounds", "distinct"), COMPILED.values(), ids=COMPILED)
-def test_loops_of_compiled_attention_cut_what_carries_them(sides, result, bounds, distinct):
-    """Bounds as libtpu states them for GPT-2 on v5p and v5e: blocks of the two sides and of the result."""
-    (labels, lhs, rhs), (out, size, window, kinds) = sides, result
-    config = WindowConfig(bounds[2], bounds[3], bounds[1], bounds[0])
+def compiled_tiling(sides, result, bounds, groups=1, grouped="feature_group_count"):
+    """Return the tiling of a convolution as a compiler states it: the bounds of its loops, input, kernel and output."""
+    (labels, lhs, rhs), (out, size, window, kinds), (loops, *blocks) = sides, result, bounds
+    config = WindowConfig(blocks[1], blocks[2], blocks[0], loops)
     text = f"%c = {out} convolution(%x, %w), window={{size={size} {window}}}, dim_labels={labels}"
+    text += f", {grouped}={groups}"
     module = parse_module(
         SourceText("m", f"HloModule m\nENTRY %e {{\n%x = {lhs} parameter(0)\n%w = {rhs} parameter(1)\nROOT {text}\n}}")
     )
     shapes = {array: module.entry[name].shape for array, name in ((LHS, "x"), (RHS, "w"), (OUT, "c"))}
-    tiling = StatedTiling(config, shapes, module.entry.root, module.entry.root.attributes["dim_labels"], kinds, BLOCK)
-    found = tiling.nest()
+    root = module.entry.root
+    return StatedTiling(config, shapes, root, root.attributes["dim_labels"], kinds, BLOCK, groups)
+
+
+@pytest.mark.parametrize(("sides", "result", "bounds", "distinct"), COMPILED.values(), ids=COMPILED)
+def test_loops_of_compiled_attention_cut_what_carries_them(sides, result, bounds, distinct):
+    """Bounds as libtpu states them for GPT-2 on v5p and v5e: blocks of the two sides and of the result."""
+    found = compiled_tiling(sides, result, bounds).nest()
     assert (found.distinct(RHS), found.distinct(LHS), found.distinct(OUT)) == distinct
     assert found.block_share[LHS] == pytest.approx(1 / distinct[1])
+
+
+DEPTHWISE = {
+    "images": (
+        ("b01f_01io->b01f", "bf16[16,28,28,512]{3,0,2,1}", "bf16[3,3,1,512]{3,2,1,0}"),
+        ("bf16[16,28,28,512]{3,0,2,1}", "3x3", "pad=1_1x1_1", ("window", "window")),
+        ((4, 2, 2, 1, 1, 1, 1), (16, 30, 1, 1), (3, 3, 1, 1), (14, 28, 1, 1)),
+        16 / 28 / 2 / 4,
+    ),
+    "texts": (
+        ("b0f_0io->b0f", "bf16[8,2048,1024]{2,0,1}", "bf16[4,1,1024]{2,1,0}"),
+        ("bf16[8,2048,1024]{2,0,1}", "4", "pad=1_2", ("window",)),
+        ((2, 1, 9, 1, 1), (231, 1, 4), (4, 1, 4), (228, 1, 4)),
+        231 / 2048 / 2,
+    ),
+    "gradients of the weights": (
+        ("f01b_i01o->01bf", "bf16[16,28,28,256]{3,0,2,1}", "bf16[16,28,28,256]{3,0,2,1}"),
+        ("bf16[3,3,1,256]{3,2,1,0}", "28x28", "pad=1_1x1_1", ("window", "window")),
+        ((1, 1, 1, 1, 7, 7, 2), (6, 6, 1, 2), (4, 4, 1, 2), (3, 3, 1, 2)),
+        (6 / 28) ** 2 / 2,
+    ),
+}
+
+
+@pytest.mark.parametrize(("sides", "result", "bounds", "share"), DEPTHWISE.values(), ids=DEPTHWISE)
+def test_each_group_of_features_reads_an_input_of_its_own(sides, result, bounds, share):
+    """Bounds as libtpu states them for depthwise convolutions on v5e: no tile reads the input of other features."""
+    # Of the weights' gradient the batch is what has groups.
+    grouped = "batch_group_count" if result[0].startswith("bf16[3,3") else "feature_group_count"
+    tiling = compiled_tiling(sides, result, bounds, parse_shape(sides[2]).dimensions[-1], grouped)
+    loops, read, *others = bounds
+    for stated in (tiling, structs.replace(tiling, config=WindowConfig(*others))):
+        found = stated.nest()
+        assert found.fetches(LHS) == found.tiles == prod(loops)
+        assert found.block_share[LHS] == pytest.approx(share)
+    # What the input's block is follows from the other two.
+    assert found.bounds[LHS] == read
 
 
 def test_of_a_contracted_position_the_input_is_cut_as_the_kernel_is():

@@ -361,7 +361,9 @@ def _stated_tiling(scope: Scope, item: Inner, size: Product, window: WindowConfi
     names = {LHS: left, RHS: right, OUT: item.instruction.name}
     shapes = {side: leaves(item.computation[name].shape)[0] for side, name in names.items()}
     letters = lettered(item.instruction, shapes[LHS], shapes[RHS], size.kinds)
-    return StatedTiling(window, shapes, item.instruction, *letters, scope.chip.vpu.register_shape) if letters else None
+    if letters is None:
+        return None
+    return StatedTiling(window, shapes, item.instruction, *letters, scope.chip.vpu.register_shape, size.groups)
 
 
 def stated_tiling(plan: Plan) -> StatedTiling | None:

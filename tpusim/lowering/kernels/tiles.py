@@ -119,7 +119,8 @@ class StatedTiling(msgspec.Struct, frozen=True):
     """A product and the bounds of a compiler that may be about it.
 
     ``shapes`` are those of ``lhs``, ``rhs`` and ``out``, ``labels`` name their dimensions as those of a convolution,
-    ``kinds`` are those of the spatial ones, ``block`` the elements that bounds count in.
+    ``kinds`` are those of the spatial ones, ``block`` the elements that bounds count in. Each of the ``groups`` of
+    output features has input features of its own.
     """
 
     config: WindowConfig
@@ -128,6 +129,7 @@ class StatedTiling(msgspec.Struct, frozen=True):
     labels: ConvolutionLabels
     kinds: tuple[str, ...]
     block: tuple[int, int]
+    groups: int = 1
 
     @property
     def fits(self) -> bool:
@@ -235,7 +237,7 @@ class StatedTiling(msgspec.Struct, frozen=True):
         # What all three arrays share is cut where the output is; the kernel has no loop of its own there.
         return (
             *(Loop(out[d].trips, BATCH) for d in self._letters(BATCH)),
-            Loop(out["f"].trips, COLUMNS),
+            Loop(out["f"].trips, self._features_role(out["f"].trips)),
             *(Loop(out[d].trips, COLUMNS) for d in self._letters(COLUMNS)),
             Loop(out["b"].trips, ROWS),
             *(Loop(out[d].trips, ROWS) for d in self._letters(ROWS, WINDOW)),
@@ -244,13 +246,19 @@ class StatedTiling(msgspec.Struct, frozen=True):
             Loop(kernel["i"].trips, DEPTH),
         )
 
+    def _features_role(self, trips: int) -> str:
+        """Return what the loop over output features runs over: groups, each with an input of its own, or columns."""
+        return BATCH if trips <= self.groups > 1 else COLUMNS
+
     def _best_loops(self) -> tuple[tuple[Loop, ...], float]:
         """Return the loops in the order that explains the bounds best, and how badly it still does."""
         splits = {array: block_tiles(self.shapes[array], bound, self.block) for array, bound in self._bounds.items()}
         found, bounds = [], self.config.iteration_bounds
         for known in _role_orders(self.kinds):
             # Loops beyond the known roles move through everything.
-            roles = (*known, *[BATCH] * (len(bounds) - len(known)))
+            roles = [*known, *[BATCH] * (len(bounds) - len(known))]
+            features = roles.index(COLUMNS)
+            roles[features] = self._features_role(bounds[features])
             trips = [(max(1, bound), role) for bound, role in zip(bounds, roles, strict=False)]
             distinct = {array: prod([count for count, role in trips if array in TOUCHES[role]]) for array in splits}
             # Relative errors, so that an array of two blocks counts as much as one of a thousand.
@@ -261,7 +269,9 @@ class StatedTiling(msgspec.Struct, frozen=True):
         return tuple([Loop(*loop) for loop in best]), error
 
     def _lhs_bounds(self, out: dict[str, _Cut], kernel: dict[str, _Cut]) -> tuple[int, ...]:
-        sizes = {"b": out["b"].size, "f": kernel["i"].size}
+        groups = [self.instruction.attributes.get(name, 1) for name in ("batch_group_count", "feature_group_count")]
+        batch, features = (ceil(count / out["f"].trips) for count in groups)
+        sizes = {"b": out["b"].size * batch, "f": kernel["i"].size * features}
         sizes |= {d: out[d].size for d in self._letters(BATCH, ROWS)}
         sizes |= {d: kernel[d].size for d in self._letters(DEPTH, INNER)}
         sizes |= dict.fromkeys(self._letters(COLUMNS), 1)
