@@ -97,15 +97,18 @@ class _Fusion:
                 group.join(node)
             self.made_in[node] = groups
             return
-        for group, own in zip(groups, refusals, strict=True):
-            self.apart.setdefault(group, {})[node] = own or why
         joined = next((group for group in groups if self._can_leave(node, group, groups)), None)
-        group = joined or Group(node, self.number[node])
-        group.join(node)
-        group.leave(node, self.number[node])
-        self.spans.add(group.earliest, group.number)
-        self.made_in[node] = [group]
-        self.owner[node] = group
+        owner = joined or Group(node, self.number[node])
+        again = [group for group, own in zip(groups, refusals, strict=True) if not own and self._saves(node, group)]
+        self.made_in[node] = list(dict.fromkeys((owner, *again)))
+        for group in self.made_in[node]:
+            group.join(node)
+        for group, own in zip(groups, refusals, strict=True):
+            if group not in self.made_in[node]:
+                self.apart.setdefault(group, {})[node] = own or why
+        owner.leave(node, self.number[node])
+        self.spans.add(owner.earliest, owner.number)
+        self.owner[node] = owner
 
     def _groups_using(self, node: Node) -> list[Group]:
         found: dict[Group, None] = {}
@@ -142,6 +145,14 @@ class _Fusion:
         # Made once it is made where its product is, and written in place of that; nobody reads the product.
         spared = 2 * physical_bytes(product.shape) - n_bytes if product else 0
         return sum(own) <= min(own) + len(groups) * n_bytes - spared
+
+    def _saves(self, node: Node, group: Group) -> bool:
+        """Return whether a kernel that makes a stored node again takes less time than one that reads it."""
+        if node.opcode in EXPENSIVE or is_of_row(node) or product_behind(node):
+            return False
+        n_bytes = physical_bytes(node.shape)
+        computed = self._compute_bytes(node, 4 * n_bytes) - 3 * n_bytes
+        return max(self._bytes_to_make(node, group), computed) < n_bytes
 
     def _compute_bytes(self, node: Node, most: float) -> float:
         """Return what HBM could move while a node and all that is made with it are computed; above ``most``, anything.
