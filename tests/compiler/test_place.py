@@ -272,9 +272,17 @@ ENTRY main {
 """
 
 
+def after_a_sum(rows):
+    """Return the loop with a first state that is the sum of so many, 16 KiB each; the weights are 1 MiB."""
+    adds = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n"
+    many = f"many = f32[{rows},8,512] parameter(0)\n  none = f32[] constant(0)\n"
+    summed = many + "  x = f32[8,512] reduce(many, none), dimensions={0}, to_apply=add"
+    return RECURRENT.replace("condition {", adds + "condition {", 1).replace("x = f32[8,512] parameter(0)", summed)
+
+
 def test_what_a_loop_reads_in_every_trip_is_brought_in_before_it():
     """State and weights: in what goes in, in body and condition, in what comes out; argument and result stay in HBM."""
-    module = compiled(RECURRENT, 2 << 20)
+    module = compiled(after_a_sum(256), 2 << 20)
     loop = next(i for i in module.entry.instructions if i.opcode == "while")
     carried = [loop.shape, module.entry[loop.operands[0]].shape]
     carried += [module[loop.attributes[name]].parameters[0].shape for name in ("body", "condition")]
@@ -282,6 +290,32 @@ def test_what_a_loop_reads_in_every_trip_is_brought_in_before_it():
     assert [[leaf.memory_space for leaf in leaves(shape)] for shape in carried] == [[0, 1, 1]] * 5
     assert all(parameter.shape.memory_space == 0 for parameter in module.entry.parameters)
     assert module.entry.root.shape.memory_space == 0
+
+
+@pytest.mark.parametrize(("rows", "is_fast"), [(0, False), (48, False), (64, True), (4096, True)])
+@pytest.mark.parametrize("trips", [2, 100])
+def test_what_a_loop_only_reads_comes_in_beside_kernels_or_not_at_all(rows, is_fast, trips):
+    """As libtpu 0.0.52 has it for v5e: those before the loop have to read as many bytes; no copy is waited for."""
+    text = (after_a_sum(rows) if rows else RECURRENT).replace("constant(100)", f"constant({trips})")
+    module = compiled(text, 2 << 20)
+    loop = next(i for i in module.entry.instructions if i.opcode == "while")
+    assert leaves(loop.shape)[2].memory_space == is_fast
+
+
+SECOND = """  v = f32[512,512] parameter(2)
+  t2 = (s32[], f32[8,512], f32[512,512]) tuple(zero, y, v)
+  loop2 = (s32[], f32[8,512], f32[512,512]) while(t2), condition=condition, body=body
+  ROOT z = f32[8,512] get-tuple-element(loop2), index=1
+}
+"""
+
+
+@pytest.mark.parametrize(("first", "fast"), [(RECURRENT, [0, 0]), (after_a_sum(64), [1, 0])])
+def test_a_loop_hides_no_copy_for_the_next_one(first, fast):
+    """As libtpu 0.0.52 has it for v5e; nor does a kernel hide two copies that each take all of its time."""
+    text = first.replace("  ROOT y =", "  y =").rstrip().removesuffix("}") + SECOND
+    loops = [i for i in compiled(text, 4 << 20).entry.instructions if i.opcode == "while"]
+    assert [leaves(loop.shape)[2].memory_space for loop in loops] == fast
 
 
 def copied(module):
@@ -308,7 +342,8 @@ def test_weights_of_a_loop_of_one_trip_gain_nothing_by_a_copy():
 def test_a_small_array_that_every_trip_waits_for_is_brought_in():
     """Its bytes are few, but each trip would wait for the first of them, the longer the faster HBM is beside it."""
     state = "s32[], f32[8,512], f32[512,512]"
-    text = RECURRENT.replace(state, state + ", f32[8,512]").replace("tuple(next, new, w)", "tuple(next, sum, w, b)")
+    text = after_a_sum(256).replace(state, state + ", f32[8,512]")
+    text = text.replace("tuple(next, new, w)", "tuple(next, sum, w, b)")
     text = text.replace(
         "  ROOT t", "  b = f32[8,512] get-tuple-element(s), index=3\n  sum = f32[8,512] add(new, b)\n  ROOT t"
     )

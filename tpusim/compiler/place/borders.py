@@ -5,14 +5,17 @@ with one, what the loop carries may lie elsewhere. What stays in HBM needs none.
 place of an argument that is given away, or for a result that lies there.
 
 Source: of 59 loops compiled ahead of time for v5e (libtpu 0.0.52), 64 KiB to 64 MiB, what is donated and changed in the
-loop, or returned in place of that, is in HBM in all 25 of them; elsewhere it is in VMEM.
+loop, or returned in place of that, is in HBM in all 25 of them; elsewhere it is in VMEM. In 46 others an argument that
+the loop only reads is in VMEM where the kernels before the loop take as long as the copy, and in HBM where they do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
+
+import numpy as np
 
 from tpusim.compiler.kernels.places import changes
 from tpusim.compiler.place.lives import Home, Lives
@@ -21,13 +24,19 @@ from tpusim.shapes.shape import ArrayShape
 
 
 class Border:
-    """A copy into what a loop carries or, ``is_after`` it, out of that; of one that ``leaves`` there is no loop."""
+    """A copy into what a loop carries or, ``is_after`` it, out of that; of one that ``leaves`` there is no loop.
 
-    __slots__ = ("copy", "graph", "is_after", "leaves")
+    What ``is_read`` by the loop and not changed would need no copy.
+    """
 
-    def __init__(self, graph: Graph, operand: Node, *, is_after: bool, leaves: bool = False) -> None:
+    __slots__ = ("copy", "graph", "is_after", "is_read", "leaves")
+
+    def __init__(
+        self, graph: Graph, operand: Node, *, is_after: bool, is_read: bool = False, leaves: bool = False
+    ) -> None:
         self.graph = graph
         self.is_after = is_after
+        self.is_read = is_read
         self.leaves = leaves
         self.copy = graph.add("copy", operand.shape, [operand], like=operand)
 
@@ -64,7 +73,7 @@ def _before(draft: Draft, graph: Graph, loop: Node, given_away: Container[int]) 
         is_given = source.opcode == "constant" or (source.opcode == "parameter" and graph is draft.entry)
         stays = source.opcode == "parameter" and source.immediate in given_away and operand in changed
         if is_given and not stays and _is_large(operand):
-            border = Border(graph, operand, is_after=False)
+            border = Border(graph, operand, is_after=False, is_read=operand not in changed)
             state.replace_operand(operand, border.copy)
             yield border
 
@@ -85,6 +94,50 @@ def _after(graph: Graph, in_place: Container[tuple[int, ...]]) -> Iterator[Borde
         else:
             root.replace_operand(result, border.copy)
         yield border
+
+
+def hidden(wanted: Sequence[Home], borders: Iterable[Border], lives: Lives, hbm_rate: float) -> Iterator[Home]:
+    """Yield the homes, in their order, but for those that a loop only reads and that no kernels before it hide."""
+    read: dict[Home, list[Border]] = {}
+    for border in (border for border in borders if border.is_read):
+        read.setdefault(border.home(lives), []).append(border)
+    draft = next((border.graph.draft for own in read.values() for border in own), None)
+    beside = _beside(draft, lives, hbm_rate) if draft else {}
+    for home in wanted:
+        if all(beside[border.graph].hides(home.n_bytes, border.copy) for border in read.get(home, ())):
+            yield home
+
+
+class _Beside:
+    """What HBM could move beside the nodes of a graph, whatever they move themselves."""
+
+    def __init__(self, n_bytes: Mapping[Node, float]) -> None:
+        self._at = {node: at for at, node in enumerate(n_bytes)}
+        self._left = np.array(list(n_bytes.values()))
+
+    def hides(self, n_bytes: float, copy: Node) -> bool:
+        """Take the time of nodes before a copy for its bytes, the last ones first, and return whether it suffices."""
+        before = self._left[: self._at[copy]][::-1]
+        taken = np.minimum(before, np.maximum(0, n_bytes - (np.cumsum(before) - before)))
+        if round(taken.sum()) < n_bytes:
+            return False
+        before -= taken
+        return True
+
+
+def _beside(draft: Draft, lives: Lives, hbm_rate: float) -> dict[Graph, _Beside]:
+    """Return what HBM could move beside each node that runs: nothing beside a loop."""
+    found, totals = dict[Graph, _Beside](), dict[str, float]()
+    for graph in draft.running():
+        own = dict.fromkeys(graph.order(), 0.0)
+        for node in own:
+            kernel = lives.kernels.get(node.name)
+            if kernel is not None:
+                own[node] = max(kernel.compute_seconds * hbm_rate, sum(move.n_bytes for move in kernel.moves))
+            elif node.opcode != "while":
+                own[node] = max((totals.get(name, 0.0) for name in node.called), default=0.0)
+        found[graph], totals[graph.name] = _Beside(own), sum(own.values())
+    return found
 
 
 def copies_that_make_room(graph: Graph, lives: Lives, moved: set[Home], least_bytes: float) -> list[Border]:

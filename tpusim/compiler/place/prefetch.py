@@ -111,7 +111,8 @@ class _Line:
                 begin, is_hidden = self._begin(operand, number)
                 readers = self._readers(operand, number)
                 # What several kernels would wait for is better read once, also beside one that leaves HBM no time.
-                is_beside = any(node.name in self.lives.kernels for node in self.nodes[begin:number])
+                beside = sum(max(self.could[at], self.must[at]) for at in range(begin, number))
+                is_beside = beside >= self._size(operand)
                 is_enough = is_hidden or (is_beside and self._saved(operand, readers) > self._size(operand))
                 has_room = is_enough and readers[:1] == [number]
                 if has_room:

@@ -2,8 +2,8 @@
 
 What must lie in one place moves as one. Of all places those come first that save the most HBM traffic over the square
 root of their bytes, each as long as there is room during all of its life. What a loop reads again and again of an
-argument is copied before the loop, what a loop makes for the result after it, if that pays. One argument comes before
-all of them: that which is fetched across programs.
+argument is copied before the loop if kernels hide that, what a loop changes or makes for the result if it pays. One
+argument comes before all of them: that which is fetched across programs.
 
 Source: XLA, memory space assignment: its measure of benefit, and its order.
 """
@@ -15,7 +15,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from tpusim.compiler.place.across import Fetched, argument_across_programs
-from tpusim.compiler.place.borders import Border, copies_at_borders, copies_that_make_room
+from tpusim.compiler.place.borders import Border, copies_at_borders, copies_that_make_room, hidden
 from tpusim.compiler.place.lives import Home, Lives
 from tpusim.compiler.place.prefetch import prefetch
 from tpusim.compiler.place.room import Room, Stretch
@@ -61,7 +61,8 @@ def _choose(draft: Draft, target: Target, borders: Sequence[Border]) -> _Choice:
     lives = Lives(draft, target, {border.copy.name for border in borders})
     fetched = argument_across_programs(draft, target, lives)
     held, saved = _held(lives, fetched), _saved_bytes(lives, borders, target.latency_bytes)
-    wanted = sorted(saved, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
+    best = sorted(saved, key=lambda home: (-saved[home] / sqrt(home.n_bytes), home.number))
+    wanted = list(hidden(best, borders, lives, target.hbm_rate))
     choices = [_fitting(wanted, lives, held, target, halvings) for halvings in range(_HALVINGS)]
     moved = set(max(choices, key=lambda homes: sum(saved[home] for home in homes)))
     return _Choice(lives, wanted, moved, fetched)
@@ -115,6 +116,8 @@ def _saved_bytes(lives: Lives, borders: Sequence[Border], latency_bytes: float) 
             # It goes beside kernels, and stays in HBM.
             stays = lives.home(lives.parts[border.copy.name][0])
             saved |= {home: saved[home] - home.n_bytes} | ({stays: 0.0} if stays else {})
+        elif border.is_read and home in saved:
+            saved[home] -= home.n_bytes * lives.times[border.copy.name]
         elif home in saved:
             # It is waited for, where what kernels read comes in beside their work: its bytes count twice.
             saved[home] -= (2 * home.n_bytes + latency_bytes) * lives.times[border.copy.name]
