@@ -13,6 +13,6 @@ LESS = "less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] c
 """Scalar computations that programs apply."""
 
 
-def compiled(text, chip="v5e", stop_after=""):
-    """Return the module of a text as our compiler leaves it for a chip."""
-    return compile_module(parse_module(SourceText("text", text)), Target(load_chip(chip)), stop_after)
+def compiled(text, chip="v5e", stop_after="", *, narrows=False):
+    """Return the module of a text as our compiler leaves it for a chip, by default with the types that the text has."""
+    return compile_module(parse_module(SourceText("text", text)), Target(load_chip(chip), narrows=narrows), stop_after)

@@ -19,7 +19,7 @@ from tpusim.text.parser import parse_module
 
 def compiled(text):
     """Return the module that our compiler makes of a text for v5e."""
-    return compile_module(parse_module(SourceText("test", text)), Target(load_chip("v5e")))
+    return compile_module(parse_module(SourceText("test", text)), Target(load_chip("v5e"), narrows=False))
 
 
 AROUND_A_SORT = """HloModule around_a_sort

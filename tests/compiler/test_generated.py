@@ -21,7 +21,7 @@ QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_bas
 
 def check_compiled(example, chip_name):
     """Assert that the compiled form is well-formed, reads back, and computes what the example does."""
-    compiled = compile_module(example.module, Target(CHIPS[chip_name]))
+    compiled = compile_module(example.module, Target(CHIPS[chip_name], narrows=False))
     assert check(compiled) == []
     assert parse_module(SourceText("compiled", compiled.text)).text == compiled.text
     ours, theirs = (execute(m, example.inputs, precision="exact") for m in (compiled, example.module))

@@ -63,7 +63,10 @@ def test_values_are_kept(path, precision):
     inputs = {name: stored[name] for name in stored if name.startswith("in")}
 
     module = load(path)
-    steps = (module, *(compile_module(module, Target(load_chip("v5e")), name) for name in STAGES))
+    steps = (
+        module,
+        *(compile_module(module, Target(load_chip("v5e"), narrows=precision == "tpu"), name) for name in STAGES),
+    )
     given, whole, parts, kernels, last = (
         flat(execute(each, inputs, precision=precision, chip="v5e")) for each in steps
     )

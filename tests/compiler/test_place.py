@@ -29,7 +29,7 @@ FAST = (1, 3)
 def target_with(fast_bytes, chip="v5e"):
     """Return a chip that leaves so many bytes of VMEM to whole arrays."""
     scoped = load_chip(chip).vmem.scoped_bytes
-    return Target(load_chip(chip, {"vmem.capacity_bytes": scoped + fast_bytes}))
+    return Target(load_chip(chip, {"vmem.capacity_bytes": scoped + fast_bytes}), narrows=False)
 
 
 def compiled(text, fast_bytes=1 << 20):
@@ -352,7 +352,7 @@ def test_a_small_array_that_every_trip_waits_for_is_brought_in():
     module = parse_module(SourceText("test", text))
     for factor in (1, 8):
         rate = load_chip("v5e").hbm.bandwidth_bytes_per_second * factor
-        target = Target(load_chip("v5e", {"hbm.bandwidth_bytes_per_second": rate}))
+        target = Target(load_chip("v5e", {"hbm.bandwidth_bytes_per_second": rate}), narrows=False)
         loop = next(i for i in compile_module(module, target).entry.instructions if i.opcode == "while")
         assert [leaf.memory_space for leaf in leaves(loop.shape)] == [0, 1, 1, 1]
 
@@ -388,7 +388,7 @@ ENTRY main {
 def test_one_large_array_does_not_shut_out_two_small_ones_that_save_more():
     """It is moved three times and they four times each: more memory never makes a program slower."""
     vmem = {"vmem.scoped_bytes": 64 << 10, "vmem.capacity_bytes": (600 + 64) << 10}
-    module = compile_module(parse_module(SourceText("test", ONE_OR_TWO)), Target(load_chip("v5e", vmem)))
+    module = compile_module(parse_module(SourceText("test", ONE_OR_TWO)), Target(load_chip("v5e", vmem), narrows=False))
     found = spaces(module)
     assert [found[name] for name in "abc"] == [0, 1, 1]
 

@@ -18,6 +18,7 @@ from tpusim.compiler.kernels.scoped import state_scoped
 from tpusim.compiler.kernels.widen import widen
 from tpusim.compiler.layouts.assign import assign_layouts
 from tpusim.compiler.manual import localise
+from tpusim.compiler.narrow import narrow
 from tpusim.compiler.place.run import place
 from tpusim.compiler.reshapes import move_reshapes
 from tpusim.compiler.row_window import make_row_windows
@@ -40,6 +41,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("reshapes", move_reshapes),
     ("decompose", decompose),
     ("space-to-batch", cut_images),
+    ("narrow", narrow),
     ("clean-up", simplify),
     ("row-window", make_row_windows),
     ("host-moves", settle_moves),

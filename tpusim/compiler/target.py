@@ -20,12 +20,13 @@ class Target:
     """A chip as the passes see it, and ``notes`` of what they did, for people to read.
 
     ``tiles`` finds the best tiles of kernels on the chip; without it none are stated. One run of many finds an argument
-    that was fetched ``across_programs``.
+    that was fetched ``across_programs``. What products round to 16 bits may be stored so if the target ``narrows``.
     """
 
     chip: Chip
     tiles: Tiles | None = None
     across_programs: bool = True
+    narrows: bool = True
     notes: list[Note] = field(default_factory=list)
 
     def note(self, pass_name: str, *, is_done: bool, reason: str, name: str, user: str = "", n_bytes: int = 0) -> None:

@@ -15,13 +15,13 @@ are those of the TPU compiler (libtpu 0.0.52), whose ``estimated_cycles`` for v5
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import product
-from typing import Final
+from typing import Any, Final, Protocol
 
-from tpusim.ir.module import Instruction
 from tpusim.shapes.dtype import DType
-from tpusim.shapes.shape import leaves
+from tpusim.shapes.shape import Shape, leaves
 
 Passes = tuple[tuple[int, int], ...]
 
@@ -55,7 +55,19 @@ _ALL_PAIRS = "dot_bf16_bf16_f32_x9"
 _BYTES_OF_A_SUM = 4
 
 
-def product_passes(instruction: Instruction, lhs: DType, rhs: DType) -> Passes:
+class Stated(Protocol):
+    """A product: an instruction of a module, or a node of a draft."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What it states, its precision among it."""
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of its result."""
+
+
+def product_passes(instruction: Stated, lhs: DType, rhs: DType) -> Passes:
     """Return which piece of the left operand meets which of the right in each pass, the largest product first.
 
     Pieces are numbered from the most significant, but those of integers from the least. The passes are at least one.
@@ -73,7 +85,7 @@ def product_passes(instruction: Instruction, lhs: DType, rhs: DType) -> Passes:
     return _pairs(*pieces, sum(pieces) if algorithm == _ALL_PAIRS else max(pieces))
 
 
-def pass_count(instruction: Instruction, lhs: DType, rhs: DType) -> int:
+def pass_count(instruction: Stated, lhs: DType, rhs: DType) -> int:
     """Return how many passes a product takes, of complex numbers those of all their parts.
 
     Source: programs of the TPU compiler (libtpu 0.0.52) for products of f64, c64 and c128 at each precision.
