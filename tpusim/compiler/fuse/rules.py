@@ -19,6 +19,7 @@ from tpusim.ir.ops import (
     FUSES_INTO_USERS,
     HANDED_IN,
     HAS_EFFECTS,
+    IN_PLACE,
     KEEPS_TILES,
     PRODUCTS,
     REARRANGES,
@@ -202,7 +203,7 @@ def _turns_registers(copy: Node) -> bool:
     """
     (operand,) = copy.operands
     lanes = {node.array.actual_layout.minor_to_major[:1] for node in (copy, operand)}
-    return len(lanes) == 1 and operand.source.opcode in HANDED_IN
+    return len(lanes) == 1 and operand.source.opcode in HANDED_IN | IN_PLACE
 
 
 def read_bytes(nodes: Iterable[Node]) -> dict[Node, int]:
