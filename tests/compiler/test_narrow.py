@@ -81,15 +81,28 @@ def test_what_moves_it_moves_half_as_much(lines, moved):
     assert module.entry[moved].shape.dtype.name == "bf16"
 
 
-def test_a_row_of_a_wide_table_is_converted_and_not_the_table():
-    """The argument stays what it is, and 64 of its rows become narrow."""
-    rows = (
-        "  i = s32[4] iota(), iota_dimension=0\n  u = f32[4,32] gather(x, i), offset_dims={1},"
+@pytest.mark.parametrize(("rows", "converted"), [(4, "u"), (64, "x"), (512, "x")])
+def test_what_is_less_is_converted_a_table_or_its_rows(rows, converted):
+    """A table of 64 rows is an argument, which stays what it is."""
+    taken = (
+        f"  i = s32[{rows}] iota(), iota_dimension=0\n  u = f32[{rows},32] gather(x, i), offset_dims={{1}},"
         " collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,32}\n"
     )
-    module = compiled(f"{HEAD}{rows}  ROOT y = f32[4,16] dot(u, w), {DOT}\n}}\n", stop_after="narrow", narrows=True)
+    module = compiled(f"{HEAD}{taken}  ROOT y = f32[{rows},16] dot(u, w), {DOT}\n}}\n", "v5e", "narrow", narrows=True)
     (convert,) = [i for i in module.entry if i.opcode == "convert"]
-    assert convert.operands == ("u",)
+    assert convert.operands == (converted,)
+
+
+def test_what_devices_send_is_converted_before():
+    """Though each of them keeps a part only."""
+    sent = "  u = f32[32,32] reduce-scatter(x), replica_groups={{0,1}}, dimensions={0}, to_apply=sum\n"
+    text = f"{HEAD}{sent}  ROOT y = f32[32,16] dot(u, w), {DOT}\n}}\n".replace(
+        "HloModule m", "HloModule m, replica_count=2"
+    )
+    module = compiled(text, "v5e", "narrow", narrows=True)
+    assert check(module) == []
+    (convert,) = [i for i in module.entry if i.opcode == "convert"]
+    assert convert.operands == ("x",)
 
 
 LOOP = """HloModule m

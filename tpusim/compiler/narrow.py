@@ -16,7 +16,7 @@ from msgspec import structs
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationName
-from tpusim.ir.ops import CONTROL_FLOW, PLAIN_PRODUCTS
+from tpusim.ir.ops import COLLECTIVES, CONTROL_FLOW, PLAIN_PRODUCTS
 from tpusim.semantics.combining import sole_opcode
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.precision import pass_count
@@ -28,8 +28,8 @@ Place = tuple[Node, int]
 
 _ALL = -1
 
-_SHRINKS = frozenset({"abs", "clamp", "dynamic-slice", "gather", "maximum", "minimum", "select", "slice"})
-"""Opcodes of which it is the result that is converted where the operands are wide: it is no larger than they are."""
+_COMPUTES = frozenset({"abs", "clamp", "maximum", "minimum", "select"})
+"""Opcodes of ``_MOVES`` that a kernel computes with what it converts; of others what is less is converted."""
 
 _MOVES = {
     **dict.fromkeys(("abs", "all-gather", "all-reduce", "all-to-all", "broadcast", "collective-permute"), (0,)),
@@ -268,7 +268,7 @@ class _Narrowing:
             return
         is_taken = node.opcode == "get-tuple-element" and (node.operands[0], node.attributes["index"]) in self._places
         if node.opcode not in (*CONTROL_FLOW, "parameter") and not is_taken:
-            if not moved or (node.opcode in _SHRINKS and not is_known):
+            if not moved or not (is_known or self._is_less_before(node)):
                 self._of(graph, node)
                 return
             node.take([self._of(graph, o) if at in moved else o for at, o in enumerate(node.operands)])
@@ -276,6 +276,13 @@ class _Narrowing:
                 node.attributes = node.attributes | {"to_apply": self._combiner(node.attributes["to_apply"])}
         node.shape = _narrowed(node.shape)
         self._made[node] = node
+
+    def _is_less_before(self, node: Node) -> bool:
+        """Return whether what a node moves is to be converted before it is moved: where it is no more than the result."""
+        before = sum(node.operands[at].array.element_count for at in _moved(node))
+        # Links are slower than anything that converts.
+        is_sent = node.opcode in COLLECTIVES
+        return is_sent or (node.opcode not in _COMPUTES and before <= node.array.element_count)
 
     def _known(self, node: Node) -> Node | None:
         """Return what a value is in 16 bits, if there is that already."""
