@@ -443,3 +443,61 @@ def test_reductions_of_values_and_their_places_are_kernels_by_themselves():
     """As of ``argmax`` along both dimensions; plain maxima of one array are one kernel."""
     entry = compiled(PLACES).entry
     assert [i.opcode for i in entry.instructions].count("fusion") == 3
+
+
+CACHE = """HloModule cache, input_output_alias={ {1}: (0, {}, may-alias) }
+
+ENTRY main {
+  keys = bf16[8,512,8,128] parameter(0)
+  key = bf16[8,1,8,128] parameter(1)
+  q = bf16[8,8,4,128] parameter(2)
+  at = s32[] parameter(3)
+  zero = s32[] constant(0)
+  updated = bf16[8,512,8,128] dynamic-update-slice(keys, key, zero, at, zero, zero)
+  scores = f32[8,8,4,512] dot(q, updated), lhs_batch_dims={0,1}, rhs_batch_dims={0,2},
+    lhs_contracting_dims={3}, rhs_contracting_dims={3}
+  ROOT out = (f32[8,8,4,512], bf16[8,512,8,128]) tuple(scores, updated)
+}
+"""
+
+
+def test_a_product_takes_a_cache_that_was_updated_as_it_lies():
+    """As the TPU compiler has it of caches of 4 to 16 heads of 64 and 128, which lie between keys and batch."""
+    entry = compiled(CACHE).entry
+    assert "copy" not in [i.opcode for i in entry]
+
+
+LOSS = """HloModule loss
+
+most { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+less { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }
+
+ENTRY main {
+  narrow = TYPE[2048,8192] parameter(0)
+  x = f32[2048,8192] MADE
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  top = f32[2048] reduce(x, low), dimensions={1}, to_apply=most
+  tops = f32[2048,8192] broadcast(top), dimensions={0}
+  below = f32[2048,8192] subtract(x, tops)
+  raised = f32[2048,8192] exponential(below)
+  total = f32[2048] reduce(raised, zero), dimensions={1}, to_apply=sum
+  sorted = f32[2048,8192] sort(x), dimensions={1}, to_apply=less
+  ROOT out = (f32[2048], f32[2048,8192]) tuple(total, sorted)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "made", "read"),
+    [("bf16", "convert(narrow)", "bf16"), ("f32", "negate(narrow)", "f32"), ("f32", "power(narrow, narrow)", "f32")],
+)
+def test_what_is_stored_for_others_is_made_again_where_that_reads_less(dtype, made, read):
+    """As libtpu 0.0.52 has it of logits that a loss gathers from; what reads as much is read as it is stored."""
+    entry = compiled(LOSS.replace("TYPE", dtype).replace("MADE", made)).entry
+    total = next(i for i in entry if i.opcode == "fusion" and str(i.shape).startswith("f32[2048]"))
+    large = [entry[name] for name in total.operands if entry[name].shape.rank == 2]
+    assert [(i.opcode == "parameter", i.shape.dtype.name) for i in large] == [(dtype == "bf16", read)]

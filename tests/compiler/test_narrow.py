@@ -105,6 +105,15 @@ def test_what_devices_send_is_converted_before():
     assert convert.operands == ("x",)
 
 
+def test_what_devices_combine_in_their_own_way_stays_wide():
+    """A computation of more than one operation is not written anew."""
+    own = "odd { a = f32[] parameter(0)  b = f32[] parameter(1)  c = f32[] add(a, b)  ROOT d = f32[] negate(c) }"
+    lines = f"  u = f32[64,32] all-reduce(t), replica_groups={{}}, to_apply=odd\n  ROOT y = f32[64,16] dot(u, w), {DOT}"
+    module = compiled(HEAD.replace(SUM, f"{SUM}\n{own}") + lines + "\n}\n", "v5e", "narrow", narrows=True)
+    assert check(module) == []
+    assert module.entry["u"].shape.dtype.name == "f32"
+
+
 LOOP = """HloModule m
 more {
   p = (s32[], f32[64,32], f32[4,32,32], f32[64,32]) parameter(0)

@@ -16,7 +16,7 @@ from msgspec import structs
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationName
-from tpusim.ir.ops import COLLECTIVES, CONTROL_FLOW, PLAIN_PRODUCTS
+from tpusim.ir.ops import COLLECTIVES, CONTROL_FLOW, ELEMENTWISE, PLAIN_PRODUCTS
 from tpusim.semantics.combining import sole_opcode
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.precision import pass_count
@@ -65,10 +65,12 @@ def _wide_places(node: Node) -> list[Place]:
     return [(node, _ALL)] if _is_wide(node.shape) else []
 
 
-def _moved(node: Node) -> list[int]:
+def _moved(draft: Draft, node: Node) -> list[int]:
     """Return the numbers of the operands that a node only moves or chooses from."""
     if node.opcode == "concatenate":
         return list(range(len(node.operands)))
+    if node.opcode in _SUMS and sole_opcode(draft.graphs, node.attributes["to_apply"]) not in ELEMENTWISE:
+        return []
     # Collectives of several arrays give a tuple.
     return list(_MOVES.get(node.opcode, ())) if isinstance(node.shape, ArrayShape) else []
 
@@ -164,7 +166,7 @@ class _Uses:
             self._rounded.append(place)
         elif user.opcode == "tuple":
             self._goes(place, (user, at))
-        elif at in _moved(user) and _wide_places(user):
+        elif at in _moved(self._draft, user) and _wide_places(user):
             self._goes(place, (user, _ALL))
         elif user.opcode not in ("conditional", "while"):
             self._wide.append(place)
@@ -261,7 +263,7 @@ class _Narrowing:
         node.take(operands)
 
     def _make_array(self, graph: Graph, node: Node) -> None:
-        moved = _moved(node)
+        moved = _moved(self._draft, node)
         is_known = any(self._known(node.operands[at]) for at in moved)
         if node.opcode == "convert":
             self._made[node] = node.operands[0] if is_known else self._of(graph, node)
@@ -278,8 +280,8 @@ class _Narrowing:
         self._made[node] = node
 
     def _is_less_before(self, node: Node) -> bool:
-        """Return whether what a node moves is to be converted before it is moved: where it is no more than the result."""
-        before = sum(node.operands[at].array.element_count for at in _moved(node))
+        """Return whether what a node moves is to be converted before that, where it is no more than the result."""
+        before = sum(node.operands[at].array.element_count for at in _moved(self._draft, node))
         # Links are slower than anything that converts.
         is_sent = node.opcode in COLLECTIVES
         return is_sent or (node.opcode not in _COMPUTES and before <= node.array.element_count)
