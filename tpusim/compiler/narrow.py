@@ -16,7 +16,17 @@ from msgspec import structs
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationName
-from tpusim.ir.ops import COLLECTIVES, CONTROL_FLOW, ELEMENTWISE, PLAIN_PRODUCTS
+from tpusim.ir.ops import (
+    CHOOSES,
+    COLLECTIVES,
+    CONTROL_FLOW,
+    ELEMENTWISE,
+    HANDED_IN,
+    KEEPS_TYPE,
+    ON_RINGS,
+    PLAIN_PRODUCTS,
+    TUPLES,
+)
 from tpusim.semantics.combining import sole_opcode
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.precision import pass_count
@@ -28,9 +38,6 @@ Place = tuple[Node, int]
 
 _ALL = -1
 
-_COMPUTES = frozenset({"abs", "clamp", "maximum", "minimum", "select"})
-"""Opcodes of ``_MOVES`` that a kernel computes with what it converts; of others what is less is converted."""
-
 _MOVES = {
     **dict.fromkeys(("abs", "all-gather", "all-reduce", "all-to-all", "broadcast", "collective-permute"), (0,)),
     **dict.fromkeys(("convert", "copy", "dynamic-slice", "gather", "reduce-scatter", "reshape", "reverse"), (0,)),
@@ -41,7 +48,7 @@ _MOVES = {
 }
 """Opcodes whose result is rounded where their operands are, and the numbers of those operands."""
 
-_SUMS = frozenset({"all-reduce", "reduce-scatter"})
+_SUMS = ON_RINGS - {"all-gather"}
 
 
 def narrow(draft: Draft, target: Target) -> None:
@@ -160,7 +167,7 @@ class _Uses:
             if user.opcode == "get-tuple-element":
                 if user.attributes["index"] == element:
                     self._goes(place, (user, _ALL))
-            elif user.opcode not in ("conditional", "while"):
+            elif user.opcode not in CONTROL_FLOW:
                 self._wide.append(place)
         elif _rounds(user):
             self._rounded.append(place)
@@ -168,7 +175,7 @@ class _Uses:
             self._goes(place, (user, at))
         elif at in _moved(self._draft, user) and _wide_places(user):
             self._goes(place, (user, _ALL))
-        elif user.opcode not in ("conditional", "while"):
+        elif user.opcode not in CONTROL_FLOW:
             self._wide.append(place)
 
 
@@ -199,23 +206,8 @@ def _rounds(user: Node) -> bool:
 def _can_be_narrow(node: Node) -> bool:
     """Return whether it is known what makes a value, so that it can be of another type."""
     if isinstance(node.shape, TupleShape):
-        return node.opcode in ("conditional", "parameter", "tuple", "while")
-    return node.opcode not in _KEEPS_TYPE and not node.is_small
-
-
-_KEEPS_TYPE = frozenset(
-    {
-        "add-dependency",
-        "bitcast",
-        "bitcast-convert",
-        "custom-call",
-        "domain",
-        "fusion",
-        "opt-barrier",
-        "partition-id",
-        "rng-get-and-update-state",
-    }
-)
+        return node.opcode in CONTROL_FLOW | HANDED_IN | TUPLES
+    return node.opcode not in KEEPS_TYPE and not node.is_small
 
 
 class _Narrowing:
@@ -284,7 +276,7 @@ class _Narrowing:
         before = sum(node.operands[at].array.element_count for at in _moved(self._draft, node))
         # Links are slower than anything that converts.
         is_sent = node.opcode in COLLECTIVES
-        return is_sent or (node.opcode not in _COMPUTES and before <= node.array.element_count)
+        return is_sent or (node.opcode not in CHOOSES and before <= node.array.element_count)
 
     def _known(self, node: Node) -> Node | None:
         """Return what a value is in 16 bits, if there is that already."""
