@@ -50,6 +50,7 @@ def types(lines, head=HEAD):
         (f"  u = f32[64,32] abs(t)\n  ROOT y = f32[64,16] dot(u, w), {DOT}", ["bf16", "f32"]),
         (f"  u = f32[64,32] add(t, x)\n  ROOT y = f32[64,16] dot(u, w), {DOT}", ["bf16", "f32"]),
         (f"  y = f32[64,16] dot(t, w), {DOT}\n  ROOT r = f32[64,16] tanh(y)", ["bf16", "f32"]),
+        (f"  u = f32[64,32] convert(t)\n  ROOT y = f32[64,16] dot(u, w), {DOT}", ["bf16", "f32"]),
         (f"  v = f32[32,16] reverse(w), dimensions={{1}}\n  ROOT y = f32[64,16] dot(x, v), {DOT}", ["f32", "bf16"]),
     ],
 )  # fmt: skip

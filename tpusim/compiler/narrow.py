@@ -235,10 +235,10 @@ class _Narrowing:
             node.take([self._of(graph, o) if (node, at) in self._places else o for at, o in enumerate(node.operands)])
         elif node.opcode in CONTROL_FLOW:
             self._hand_over(graph, node)
-        elif node.opcode == "convert" and node.operands[0] in self._made and node.array.dtype.name == "bf16":
-            graph.replace(node, self._made[node.operands[0]])
         elif node.opcode in PLAIN_PRODUCTS:
-            node.take([self._made.get(operand, operand) for operand in node.operands])
+            node.take([self._made[o] if (o, _ALL) in self._places else o for o in node.operands])
+        elif _rounds(node) and (node.operands[0], _ALL) in self._places:
+            graph.replace(node, self._made[node.operands[0]])
         if (node, _ALL) in self._places:
             self._make_array(graph, node)
 
@@ -258,7 +258,7 @@ class _Narrowing:
         moved = _moved(self._draft, node)
         is_known = any(self._known(node.operands[at]) for at in moved)
         if node.opcode == "convert":
-            self._made[node] = node.operands[0] if is_known else self._of(graph, node)
+            self._made[node] = self._known(node.operands[0]) or self._of(graph, node)
             return
         is_taken = node.opcode == "get-tuple-element" and (node.operands[0], node.attributes["index"]) in self._places
         if node.opcode not in (*CONTROL_FLOW, "parameter") and not is_taken:
