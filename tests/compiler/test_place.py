@@ -386,7 +386,7 @@ ENTRY main {
 
 
 def test_one_large_array_does_not_shut_out_two_small_ones_that_save_more():
-    """It is moved three times and they four times each: more memory never makes a program slower."""
+    """It is moved three times and they four times each: in a smaller memory they alone would be."""
     vmem = {"vmem.scoped_bytes": 64 << 10, "vmem.capacity_bytes": (600 + 64) << 10}
     module = compile_module(parse_module(SourceText("test", ONE_OR_TWO)), Target(load_chip("v5e", vmem), narrows=False))
     found = spaces(module)

@@ -61,6 +61,12 @@ def test_without_any_that_runs_there_is_no_best():
     assert tpusim.rank({"a": ROOT / "nothing.hlo"}).best is None
 
 
+@pytest.mark.parametrize("chip", ["v5e", tpusim.load_chip("v5e")])
+def test_without_any_that_runs_the_chip_is_the_one_that_was_asked_for(chip):
+    """Nothing says on which it ran."""
+    assert tpusim.rank({"a": ROOT / "nothing.hlo"}, chip).chip == "v5e"
+
+
 def test_candidates_need_not_be_hashable():
     """Block sizes in a dictionary, say; an error without words is named."""
     found = ranked([({"rows": 128}, ValueError())])

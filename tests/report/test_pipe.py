@@ -17,7 +17,7 @@ from tpusim.report.terminal.run import render_result
 _PLAIN = ("", "fusion.1", " 12 us", "0 ")
 _WORDS = (*_PLAIN, "a[bold]b", "[0]", "back\\slash", "\u4e2d\u6587", "a\nb", "tab\t", "x" * 90, "a b" * 30, "end\\")
 _EMPHASIS = ("", "[bold]time[/bold] ", "[yellow]warning[/yellow]   ")
-_TITLES = ("", "op", ">time", ">\u00b5", "category", ">share")
+_TITLES = ("", "op", ">time", ">\u00b5", "category", ">share", "<source")
 TRACE = Path(__file__).parents[2] / "traces/mlp_b1024.v5e.hlo.txt.gz"
 
 

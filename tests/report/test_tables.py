@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
+from tpusim.report.console import PageConsole
 from tpusim.report.tables import (
+    Table,
     caveats_text,
     changed_text,
     count_text,
     energy_text,
+    escape,
+    plain_table,
     power_text,
     size_text,
     some_text,
@@ -98,3 +104,64 @@ def test_a_time_of_ages_leaves_room_for_others():
     assert times_text(10**60, 1) == ["1.000e+48 s", "0.00 us"]
     assert size_text(1e40) == "9.313e+30 GiB"
     assert (whole_text(123_456_789), whole_text(10**60)) == ("123,456,789", "1.000e+60")
+
+
+NAME = "bitcast_dynamic-update-slice[0]_fusion.31"
+FOLDER = "/home/user/envs/jax/lib/python3.11/site-packages/models/"
+FIGURES = ("1.44 ms", "35.4%", "114")
+
+
+def table() -> Table:
+    """Return a table of two ops that differ in what stands at the end of long texts."""
+    found = plain_table("op", ">time", ">share", ">count", "category", "<source", cut=("category",))
+    for number in range(2):
+        found.add_row(f"{escape(NAME)}{number}", *FIGURES, "convolution fusion", f"{FOLDER}model.py:9{number}")
+    return found
+
+
+def drawn(what: Table, width: int) -> list[str]:
+    """Return the lines of a table in a terminal."""
+    console = PageConsole(file=io.StringIO(), width=width, highlight=False)
+    console.print(what)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("width", [160, 120, 100, 80, 60, 40, 10])
+def test_names_and_figures_are_whole_however_little_room_there_is(width):
+    """Names go over several lines, and what does not fit nevertheless is wider than the terminal."""
+    head, *lines = drawn(table(), width)
+    starts = [number for number, line in enumerate(lines) if all(figure in line for figure in FIGURES)]
+    assert len(starts) == 2
+    # Times are seven characters wide, and right below their title.
+    narrow = head.index("time") + len("time") - len(FIGURES[0])
+    for number, (first, last) in enumerate(zip(starts, [*starts[1:], len(lines)], strict=True)):
+        assert "".join(line[:narrow].strip() for line in lines[first:last]) == f"{NAME}{number}"
+
+
+def test_sources_lose_their_beginning_before_names_are_narrowed():
+    """Whole folders of it; what stands at the end tells lines of a program apart."""
+    _, first, second = drawn(table(), 100)
+    assert first == f"{NAME}0  1.44 ms  35.4%    114  convolution fu…  …/model.py:90"
+    assert second == f"{NAME}1  1.44 ms  35.4%    114  convolution fu…  …/model.py:91"
+
+
+@pytest.mark.parametrize(("width", "titles"), [(70, "category source"), (60, "category"), (46, "")])
+def test_what_has_no_room_at_all_is_left_out_from_the_last_on(width, titles):
+    """A column of one character says nothing."""
+    assert drawn(table(), width)[0].split() == ["op", "time", "share", "count", *titles.split()]
+
+
+def test_what_may_not_wrap_is_printed_in_full():
+    """The terminal goes on in the next line, and it can be copied."""
+    whole = plain_table("order", ">time", wraps=("none",))
+    whole.add_row("x" * 100, "1.00 us")
+    assert drawn(whole, 80)[1] == f"{'x' * 100}  1.00 us"
+
+
+def test_words_of_a_title_stand_below_each_other_where_figures_are_short():
+    """Rather than widen the table."""
+    wide = plain_table("op", ">hbm.bandwidth_bytes_per_second", ">never measured")
+    wide.add_row("x" * 40, "819 G", "12%")
+    lines = drawn(wide, 44)
+    assert max(map(len, lines)) <= 44
+    assert "".join(line[18:30].strip() for line in lines[:3]) == "hbm.bandwidth_bytes_per_second"

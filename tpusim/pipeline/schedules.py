@@ -69,9 +69,9 @@ def with_schedule(
     """Return the scheduled module that runs on a chip, and what made it.
 
     Without a ``schedule`` a module that has one keeps it, and any other is compiled. In a retiled module arrays lie
-    where they did or where our own passes put them, whichever has the lower ``price``, so that more memory never makes
-    it slower; without a price they stay. Raises ProgramError if the module is wrong, UnsupportedError if
-    it cannot be had as is wanted.
+    where they did or where our own passes put them, whichever has the lower ``price``, so that more memory does not
+    make it slower as a rule; without a price they stay. Raises ProgramError if the module is wrong, UnsupportedError
+    if it cannot be had as is wanted.
     """
     schedule = resolved_schedule(module, schedule)
     if schedule == "given" and module.is_scheduled:

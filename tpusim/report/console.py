@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.segment import Segment
 
 from tpusim.errors import printable
 
 
-class _Console(Console):
-    """A console whose reader may go, which Rich would end with exit code 1."""
+class PageConsole(Console):
+    """A console that cuts no line, and whose reader may go, which Rich would end with exit code 1."""
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        """Print as Rich does, also what is wider: a terminal goes on in the next line, and no figure is lost."""
+        super().print(*objects, **{"crop": False} | settings)
 
     def on_broken_pipe(self) -> None:
         """Leave it to the command line, as for what is written without a console."""
@@ -18,7 +24,7 @@ class _Console(Console):
 
 def make_console(width: int | None) -> Console:
     """Return a console of Rich on standard output, as wide as the terminal if that is not told."""
-    return visible(_Console(width=width, highlight=False, emoji=False, soft_wrap=False))
+    return visible(PageConsole(width=width, highlight=False, emoji=False, soft_wrap=False))
 
 
 def visible(console: Console) -> Console:

@@ -7,10 +7,11 @@ draws: what needs neither colours nor narrowing, as nearly all that goes into a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
+from tpusim.report.columns import GAP, Column, Gives, Needs, columns_of, widths_in
 from tpusim.units import ps_to_us
 
 _COMPARABLE = 0.01
@@ -36,7 +37,7 @@ _NEARLY = 1 - 1e-9
 _PLAIN = re.compile(r"[ -Z\]-~]*+")
 # Emphasis that pages use.
 _EMPHASIS = re.compile(r"\[/?(?:bold|yellow)\]")
-_GAP = 2
+_ANY_WIDTH = 10**9
 # Loops in loops run for ages: from here on a figure's last digits say nothing, and take the room of others.
 _IN_FULL = 10**15
 _MOST_DOLLARS = 1e12
@@ -62,57 +63,87 @@ class Printer(Protocol):
 class Table:
     """Rows under titles, without borders, in the markup of Rich."""
 
-    def __init__(self, titles: Sequence[str], narrowed: str, cut: Collection[str]) -> None:
-        self._titles = titles
-        self._narrowed = narrowed
-        self._cut = {narrowed or titles[0], *cut}
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
         self.rows: list[tuple[Any, ...]] = []
 
     def add_row(self, *cells: Any) -> None:
         """Add a row; under the last titles there may be nothing."""
-        self.rows.append((*cells, *[""] * (len(self._titles) - len(cells))))
+        self.rows.append((*cells, *[""] * (len(self._columns) - len(cells))))
 
-    def __rich__(self) -> Any:
-        """Return the table that Rich draws, as narrow as it has to be."""
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        """Yield what Rich draws: the table, as narrow as it has to be and can be."""
+        from rich.measure import Measurement
         from rich.table import Table as RichTable
 
-        table = RichTable(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-        for title in self._titles:
-            name = title.removeprefix(">")
-            # Rich takes the room that is missing from what may wrap before all else: figures stay whole.
+        def size(cell: Any) -> int:
+            return int(Measurement.get(console, options.update(max_width=_ANY_WIDTH), cell).maximum)
+
+        table = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
+        cells = [[_rendered(cell, console) for cell in column] for column in zip(*self.rows, strict=True)]
+        cells = cells or [[] for _ in self._columns]
+        needs = [
+            Needs(size(column.title), max(map(size, column_cells), default=0))
+            for column, column_cells in zip(self._columns, cells, strict=True)
+        ]
+        widths = widths_in(self._columns, needs, options.max_width)
+        for number, width in widths.items():
+            column = self._columns[number]
             table.add_column(
-                name,
-                justify="right" if title.startswith(">") else "left",
-                no_wrap=name not in self._cut,
-                overflow="fold" if name == self._narrowed else "ellipsis",
+                column.title,
+                justify="right" if column.is_figure else "left",
+                width=width,
+                no_wrap=column.gives.is_cut,
+                overflow="ellipsis" if column.gives.is_cut else "fold",
             )
-        for row in self.rows:
+            if column.gives is Gives.BEGINNING:
+                cells[number] = [_end_of(cell, width) for cell in cells[number]]
+        for row in zip(*(cells[number] for number in widths), strict=True):
             table.add_row(*row)
-        return table
+        yield from console.render(table, options.update(width=sum(widths.values()) + GAP * (len(widths) - 1)))
 
     def plain(self, width: int) -> str | None:
         """Return the lines that Rich would print without colours, if they are so wide at most and need no more."""
-        rows = [tuple(title.removeprefix(">") for title in self._titles), *self.rows]
+        rows = [tuple(column.title for column in self._columns), *self.rows]
         if not all(isinstance(cell, str) and _PLAIN.fullmatch(cell) for row in rows for cell in row):
             return None
         columns = list(zip(*rows, strict=True))
         widths = [max(map(len, column)) for column in columns]
-        if not all(widths) or sum(widths) + _GAP * (len(widths) - 1) > width:
+        if not all(widths) or sum(widths) + GAP * (len(widths) - 1) > width:
             return None
         laid_out = [
-            [cell.rstrip().rjust(size) if title.startswith(">") else cell.ljust(size) for cell in column]
-            for title, size, column in zip(self._titles, widths, columns, strict=True)
+            [cell.rstrip().rjust(size) if column.is_figure else cell.ljust(size) for cell in cells]
+            for column, size, cells in zip(self._columns, widths, columns, strict=True)
         ]
-        return "".join(f"{(' ' * _GAP).join(line)}\n" for line in zip(*laid_out, strict=True))
+        return "".join(f"{(' ' * GAP).join(line)}\n" for line in zip(*laid_out, strict=True))
 
 
-def plain_table(*titles: str, wraps: str = "", cut: Collection[str] = ()) -> Table:
-    """Return an empty table without borders; ``>`` before a title puts its column to the right.
+def _rendered(cell: Any, console: Any) -> Any:
+    """Return a cell as the text that Rich makes of its markup."""
+    return console.render_str(cell, highlight=False) if isinstance(cell, str) else cell
 
-    Only the column that ``wraps``, by default the first one, and those that may be ``cut`` may be narrower than their
-    longest cell; the widest of them is narrowed first.
+
+def _end_of(text: Any, width: int) -> Any:
+    """Return a text of Rich of which so many characters are left at its end; of a path whole folders, if they fit."""
+    from rich.cells import set_cell_size
+    from rich.text import Text
+
+    if text.cell_len <= width:
+        return text
+    end = set_cell_size(text.plain[::-1], width - 1)[::-1]
+    _, slash, rest = end.partition("/")
+    return Text(f"…/{rest}" if slash and rest else f"…{end}")
+
+
+def plain_table(*titles: str, wraps: Collection[str] = (), cut: Collection[str] = ()) -> Table:
+    """Return an empty table without borders.
+
+    ``>`` before a title puts its column to the right. Where there is little room, texts of the columns in ``wraps``, by
+    default of the first one, go over several lines. Those under a title with ``<`` before it lose their beginning, as
+    paths may, and those of the columns in ``cut`` their end; with less room still these columns are left out. All else
+    stays whole.
     """
-    return Table(titles, wraps, cut)
+    return Table(columns_of(titles, wraps, cut))
 
 
 def plain_text(text: object, width: int) -> str | None:

@@ -35,9 +35,10 @@ def ranked(candidates: Candidates, chip: Chip | str | None = None) -> RankedProg
     least = min((count for count in flops if count), default=0.0)
     found = [_candidate(what, run, least) for what, run in runs]
     found.sort(key=lambda each: (each.time_us is None, each.time_us or 0.0))
-    return RankedPrograms(
-        chip=", ".join(dict.fromkeys(each.chip for each in found if each.chip)), candidates=tuple(found)
-    )
+    ran_on = ", ".join(dict.fromkeys(each.chip for each in found if each.chip))
+    # Where none ran there is what they were to run on.
+    asked = chip.name if isinstance(chip, Chip) else chip
+    return RankedPrograms(chip=ran_on or asked or "", candidates=tuple(found))
 
 
 def _run(program: Module | str | Path | Exception, chip: Chip | str | None) -> Summary | Exception:

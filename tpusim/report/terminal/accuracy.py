@@ -89,7 +89,8 @@ def _families(families: Mapping[str, Accuracy], others: Mapping[str, Mapping[str
 
 def _worst(outcomes: Sequence[Outcome]) -> Table:
     """Return the table of the rows that are furthest off, with what they are predicted to spend their time on."""
-    table = plain_table("furthest off", ">measured us", ">predicted us", ">ratio", "bound by", "busiest units")
+    wraps = ("furthest off", "busiest units")
+    table = plain_table(wraps[0], ">measured us", ">predicted us", ">ratio", "bound by", wraps[1], wraps=wraps)
     # A third and three times are as far off: the ratio's logarithm is what counts.
     # A program without kernels is predicted to take nothing, which has no logarithm.
     predicted = [outcome for outcome in outcomes if outcome.predicted_us > 0]

@@ -35,7 +35,7 @@ _LIST_COLUMNS = (
 
 def render_chip_list(chips: Iterable[Chip], console: Printer) -> None:
     """Print one line per chip: what a simulated device has (VMEM: each of its cores)."""
-    table = plain_table(*_LIST_COLUMNS, wraps="also called")
+    table = plain_table(*_LIST_COLUMNS, wraps=("also called",))
     for chip in chips:
         table.add_row(*(escape(cell) for cell in _list_row(chip)))
     console.print(table)
@@ -48,7 +48,7 @@ def render_chip(chip: Chip, facts: Sequence[Fact], console: Printer) -> None:
         console.print(Text(f"also called {', '.join(chip.aliases)}"))
     console.print(Text(_summary(chip)))
     console.print(Text(_of_chip(chip)))
-    table = plain_table("quantity", ">value", "confidence", "source, and why", wraps="source, and why")
+    table = plain_table("quantity", ">value", "confidence", "source, and why", wraps=("source, and why",))
     # Facts come in the order of the chip, so that neighbours share a section.
     for section, members in groupby(facts, key=lambda fact: fact.key.rpartition(".")[0] or "device"):
         table.add_row(Text(section, style="bold"))

@@ -83,7 +83,7 @@ def _totals(comparison: Comparison) -> Table:
 
 
 def _table(title: str, changes: Sequence[Change]) -> Table:
-    table = plain_table(title, ">A", ">B", ">change", ">count", "bound by", UNITS[HBM].label)
+    table = plain_table(title, ">A", ">B", ">change", ">count", "bound by", UNITS[HBM].label, cut=("bound by",))
     for change in changes:
         one, other = change.before, change.after
         times = ("-" if op is None else _either(op.time_us, op.overlapped_us, us_text) for op in (one, other))

@@ -50,7 +50,8 @@ def _decisions(notes: Sequence[Note]) -> Table:
     by_reason: dict[tuple[str, bool, str], list[Note]] = {}
     for note in notes:
         by_reason.setdefault((note.pass_name, not note.is_done, note.reason), []).append(note)
-    table = plain_table("pass", ">arrays", ">bytes", "what was done, or why not", "the largest", wraps="the largest")
+    texts = ("what was done, or why not", "the largest")
+    table = plain_table("pass", ">arrays", ">bytes", *texts, wraps=texts)
     # A stable order: passes as they ran, done before not done, most bytes first.
     order = {name: at for at, name in enumerate(dict.fromkeys(note.pass_name for note in notes))}
     for (name, is_not, reason), found in sorted(

@@ -174,11 +174,19 @@ def render_ranking(ranking: Ranking, console: Printer) -> None:
     """Print programs that do the same, the fastest first, and what is wrong with those that have no time."""
     table = plain_table("", ">time", ">of peak", ">HBM", "bound by")
     for each in ranking.candidates:
-        cells = ("-", "-", "-", escape(each.fault))
+        cells: tuple[str, ...] = ("-", "-", "-")
         if each.time_us is not None:
             moved = size_text(each.hbm_bytes)
             cells = (time_text(round(each.time_us * 1e6)), f"{each.flops_utilisation:.1%}", moved, each.bound_by)
         table.add_row(escape(str(each.what)), *cells)
-    console.print(f"{len(ranking.candidates)} candidates on {ranking.chip} (simulated)")
+    on = f" on {escape(ranking.chip)}" if ranking.chip else ""
+    count = len(ranking.candidates)
+    console.print(f"{count} {'candidate' if count == 1 else 'candidates'}{on} (simulated)")
     console.print()
     console.print(table)
+    failed = [each for each in ranking.candidates if each.time_us is None]
+    if failed:
+        console.print()
+    # Below the table: a reason is longer than all else, and may have the room.
+    for each in failed:
+        console.print(f"{escape(str(each.what))} has no time: {escape(each.fault)}", soft_wrap=True)

@@ -28,7 +28,8 @@ def _render_array(array: ArrayFacts, console: Printer) -> None:
     console.print(Text(array.shape, style="bold"))
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
-    table.add_column()
+    # An index of many dimensions has no blanks at which a line could end.
+    table.add_column(overflow="fold")
     for name, value in (*_array_rows(array), *_element_rows(array.element)):
         table.add_row(Text(name), Text(value))
     console.print(table)

@@ -16,8 +16,8 @@ from tpusim.report.tables import Printer, escape, plain_table, size_text
 _SHOWN = 20
 _SHOWN_PADDED = 10
 _OP_WIDTH = 24
-# Shapes with their layouts are long: without this the names would go first, to nothing.
-_CUT = ("op", "shape")
+# Long texts, of which the ends say most, and shapes with their layouts.
+_LAST = ("<op", "<source", "shape")
 
 
 def render_memory(report: MemoryReport, console: Printer) -> None:
@@ -65,7 +65,9 @@ def _print_peak(profile: MemoryProfile, console: Printer) -> None:
     alive = profile.alive_at(profile.peak_position)
     where = f" while {escape(profile.peak_instruction)} runs" if profile.peak_instruction else ""
     console.print(f"{UNITS[profile.space].label} at its peak{where}, {size_text(profile.peak_bytes)}")
-    table = plain_table("buffer", ">size", ">unpadded", ">expansion", "kind", "op", "source", "shape", cut=_CUT)
+    table = plain_table(
+        "buffer", ">size", ">unpadded", ">expansion", "kind", *_LAST, wraps=("buffer", "kind"), cut=("shape",)
+    )
     for buffer in alive[:_SHOWN]:
         table.add_row(*_cells(buffer))
     console.print(table)
@@ -97,7 +99,7 @@ def _print_padding(padded: Sequence[Buffer], console: Printer) -> None:
         console.print("No buffer is padded.")
         return
     console.print(f"Padding wastes most in (of {len(padded)} padded buffers)")
-    table = plain_table("buffer", ">wasted", ">expansion", "memory", "op", "source", "shape", cut=_CUT)
+    table = plain_table("buffer", ">wasted", ">expansion", "memory", *_LAST, cut=("shape",))
     for buffer in padded[:_SHOWN_PADDED]:
         figures = (size_text(buffer.padding_bytes), f"{buffer.expansion:.2f}x", UNITS[buffer.space].label)
         words = (buffer.name, *figures, _op_text(buffer), buffer.source, buffer.shape)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from tpusim.report.console import visible
+from tpusim.report.console import PageConsole, visible
 
 # The width at which no column of the widest table is left out.
 _COLUMNS = 160
@@ -27,7 +27,9 @@ def text_of(render: Callable[[Console], None]) -> str:
 
 def _recorded(render: Callable[[Console], None]) -> Console:
     """Return a console that has kept what a function prints, and shown it nowhere."""
-    console = visible(Console(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False))
+    console = visible(
+        PageConsole(file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False)
+    )
     render(console)
     return console
 

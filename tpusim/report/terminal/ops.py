@@ -11,7 +11,7 @@ from tpusim.report.tables import Printer, escape, plain_table
 def render_ops(operations: Iterable[Operation], rooms: Mapping[str, frozenset[str]], console: Printer) -> None:
     """Print one line per opcode: category, operand count, attributes, and a mark for each room that has its rule."""
     last = "attributes (* required)"
-    table = plain_table("opcode", "category", "operands", *rooms, last, wraps=last)
+    table = plain_table("opcode", "category", "operands", *rooms, last, wraps=(last,))
     for row in operations:
         marks = ["yes" if row.name in opcodes else "no" for opcodes in rooms.values()]
         named = [*(f"{name}*" for name in sorted(row.required)), *sorted(row.optional)]

@@ -141,7 +141,8 @@ def _times(summary: Summary) -> list[str]:
 def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int) -> Table:
     """Return the table of the longest groups; the last columns only where ``width`` characters leave them room."""
     columns = [
-        by,
+        # The ends of paths tell them apart.
+        f"<{by}" if by == "source" else by,
         ">time",
         ">share",
         ">count",
@@ -155,7 +156,7 @@ def _group_table(summary: Summary, groups: Sequence[Group], by: str, width: int)
     shown = columns if by == "op" else columns[:-1]
     if width < _WIDE:
         shown = columns[:-3]
-    table = plain_table(*shown)
+    table = plain_table(*shown, cut=("bound by", "category"))
     total = max(1, summary.total_ps)
     joules = group_joules(groups, by, summary.ops, summary.energy)
     # Of the ops there are more than are shown.

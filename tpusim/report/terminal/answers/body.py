@@ -125,7 +125,7 @@ def _held_shares(found: Explanation, body: Body) -> dict[str, float]:
 
 def _kind_table(body: Body, found: Explanation) -> Table:
     """Return the table of kinds of steps: how many, where in the grid, and what holds them up."""
-    table = plain_table(">steps", "kind", ">each", ">in all", ">share", "held up by")
+    table = plain_table(">steps", "kind", ">each", ">in all", ">share", "held up by", wraps=("kind", "held up by"))
     for kind in body.kinds[:_SHOWN_KINDS]:
         where = f" ({', '.join(kind.where)})" if kind.where else ""
         holds = sorted(kind.held_cycles.items(), key=lambda item: -item[1])[:3]
@@ -142,7 +142,8 @@ def _kind_table(body: Body, found: Explanation) -> Table:
 
 def _unit_table(kind: StepKind) -> Table:
     """Return the table of what each unit does in a step."""
-    table = plain_table(f"a {kind.name} step", ">busy", ">of it", "does")
+    title = f"a {kind.name} step"
+    table = plain_table(title, ">busy", ">of it", "does", wraps=(title, "does"))
     for name, cycles in kind.busy_cycles.items():
         table.add_row(_unit(name), f"{cycles:,.0f} cycles", f"{cycles / kind.cycles:.0%}", _does(kind, name))
     return table
@@ -161,7 +162,8 @@ def _does(kind: StepKind, unit: str) -> str:
 
 def _line_table(body: Body) -> Table:
     """Return the table of the lines that hold the kernel up most."""
-    table = plain_table("line of the kernel", ">share", "held up by", "operations")
+    title = "line of the kernel"
+    table = plain_table(title, ">share", "held up by", "operations", wraps=(title, "held up by"), cut=("operations",))
     shown = [line for line in body.lines[:_SHOWN_LINES] if line.share >= _LEAST_SHARE]
     for line in shown:
         place = _short(line.source) or "(the body does not say)"

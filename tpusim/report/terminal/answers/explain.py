@@ -149,7 +149,8 @@ def _reach(rates: tuple[float, float]) -> str:
 def _collective_tables(facts: CollectiveFacts, found: StepExplanation) -> Iterator[Table]:
     if not facts.orders:
         return
-    table = plain_table("a mesh over devices in another order", ">by itself", ">the run", ">saves", wraps="none")
+    # An order is copied into a program, and in one piece.
+    table = plain_table("a mesh over devices in another order", ">by itself", ">the run", ">saves", wraps=("none",))
     for order in facts.orders:
         saves_ps = found.run_ps - order.run_ps
         saves = f"{time_text(saves_ps)} ({saves_ps / max(1, found.run_ps):.1%})" if saves_ps > 0 else "nothing"
@@ -186,7 +187,7 @@ def _inside_lines(facts: InsideFacts, found: StepExplanation) -> Iterator[Line]:
 @_tables.register
 def _inside_tables(facts: InsideFacts, found: StepExplanation) -> Iterator[Table]:
     each = "a trip" if facts.trips else "each"
-    table = plain_table("inside", f">{each}", ">in all", ">share", ">count", "bound by", "source")
+    table = plain_table("inside", f">{each}", ">in all", ">share", ">count", "bound by", "<source", cut=("bound by",))
     total_ps = max(1, found.time_ps or found.beside_ps)
     for op in facts.ops[:_SHOWN_OPS]:
         per = time_text(op.time_ps // max(1, facts.times))

@@ -41,7 +41,9 @@ def render_path(found: CriticalPath, console: Printer) -> None:
 
 
 def _path_table(found: CriticalPath) -> Table:
-    table = plain_table("the end waits for", ">adds", ">share", ">count", "on", "category", "source")
+    table = plain_table(
+        "the end waits for", ">adds", ">share", ">count", "on", "category", "<source", cut=("category",)
+    )
     for op in found.ops[:_SHOWN]:
         share = f"{op.time_ps / max(1, found.total_ps):.1%}"
         on = _ROWS.get(op.row, UNITS[op.row].label if op.row in UNITS else op.row)
@@ -55,7 +57,7 @@ def _path_table(found: CriticalPath) -> Table:
 
 def _slack_table(found: CriticalPath) -> Table:
     """Return the table of what could start later without moving the end; each op by itself."""
-    table = plain_table("could start later for nothing", ">by", ">takes", "on", "source")
+    table = plain_table("could start later for nothing", ">by", ">takes", "on", "<source")
     least_ps = found.total_ps * _LEAST_SHARE
     ops = [slack for slack in found.slacks if slack.slack_ps > least_ps]
     for slack in ops[:_SHOWN]:
@@ -69,7 +71,8 @@ def _slack_table(found: CriticalPath) -> Table:
 
 
 def _hidden_table(found: CriticalPath) -> Table:
-    table = plain_table("runs behind the core", ">for", "behind", "source")
+    title = "runs behind the core"
+    table = plain_table(title, ">for", "behind", "<source", wraps=(title, "behind"))
     for pair in found.hidden[:_SHOWN]:
         table.add_row(escape(pair.name), time_text(pair.time_ps), escape(pair.behind), escape(pair.source))
     count = len(found.hidden[_SHOWN:]) + sum(one.ops for one in found.hidden_rest)
