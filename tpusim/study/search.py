@@ -15,6 +15,7 @@ from tpusim.study.spec import Spec
 from tpusim.study.store import version
 from tpusim.study.study import Study
 from tpusim.study.table import Row, rows_of, written_row
+from tpusim.study.work import registrations
 
 OBJECTIVES = ("time_us", "energy_j", "all_devices_energy_j", "average_power_w", "area_mm2", "cost_usd")
 """Columns that a search can make small."""
@@ -63,7 +64,7 @@ def _optuna() -> Any:
 
 def key_of(spec: Spec, objectives: Sequence[str]) -> str:
     """Return what a search's trials are kept under: all that their figures follow from."""
-    programs = [(program.digest, program.variables) for program in spec.programs]
+    programs = [(program.digest, program.variables, *registrations(program)) for program in spec.programs]
     derive = sorted((key, expression.text) for key, expression in spec.derive.items())
     constraints = [expression.text for expression in spec.constraints]
     rules = derive, constraints, spec.settings

@@ -17,7 +17,7 @@ from tpusim.cost.models.registry import allowed_plugins, plugin_places
 from tpusim.errors import ConfigError
 from tpusim.study.points import Point
 from tpusim.study.programs import digest
-from tpusim.study.work import Outcome
+from tpusim.study.work import Outcome, registrations
 
 _FILE = "outcomes.sqlite"
 _TABLE = "CREATE TABLE IF NOT EXISTS outcomes (key TEXT PRIMARY KEY, outcome BLOB NOT NULL) WITHOUT ROWID"
@@ -47,7 +47,7 @@ def _version(plugins: tuple[str, ...]) -> str:
 
 def key_of(point: Point) -> str:
     """Return what a point's outcome is kept under: all that it follows from, and no name."""
-    run = point.topology or "", point.schedule, *point.settings
+    run = point.topology or "", point.schedule, *point.settings, *registrations(point.program)
     return digest(repr((version(), point.program.digest, point.chip_digest, *run)).encode())
 
 
