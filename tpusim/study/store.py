@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -22,10 +25,16 @@ from tpusim.study.work import Outcome, registrations
 _FILE = "outcomes.sqlite"
 _TABLE = "CREATE TABLE IF NOT EXISTS outcomes (key TEXT PRIMARY KEY, outcome BLOB NOT NULL) WITHOUT ROWID"
 _BUSY_SECONDS = 60.0
+_KINDS = ("*.py", "*.toml", "*.so", "*.pyd")
+"""Of files that hold code or tables."""
+_LOADED = ("ramulator",)
+"""What no chip names as a plug-in, and is loaded all the same: small enough to be read."""
+_READER = "jaxlib"
+"""Without it Pallas kernels take what they state of themselves; another one may read programs otherwise."""
 
 
 def version() -> str:
-    """Return the version of tpusim and a hash of its code, tables and plug-ins: others may come to other times."""
+    """Return the version of tpusim and a hash of its code, tables, plug-ins, reader: others may come to other times."""
     return _version(allowed_plugins())
 
 
@@ -33,16 +42,28 @@ def version() -> str:
 def _version(plugins: tuple[str, ...]) -> str:
     package = Path(tpusim.__file__).parent
     places = [package, package.parent / "configs"]
-    for name in plugins:
+    for name in (*plugins, *_LOADED):
         # One that is not there has no code, and is refused where a chip names it.
         with suppress(ConfigError):
             places += plugin_places(name)
     files = [place for place in places if place.is_file()]
-    files += [path for place in places for kind in ("*.py", "*.toml") for path in place.rglob(kind)]
-    found = sha256()
+    files += [path for place in places for kind in _KINDS for path in place.rglob(kind)]
+    found = sha256(_installed(_READER))
     for path in sorted(files):
         found.update(path.read_bytes())
     return f"{tpusim.__version__}+{found.hexdigest()[:12]}"
+
+
+def _installed(package: str) -> bytes:
+    """Return what tells an installed package from another version of it and from none, without loading it."""
+    spec = find_spec(package)
+    if spec is None:
+        return b""
+    # One that stands on PYTHONPATH has no version, and may hide another one that has.
+    begins = Path(spec.origin).read_bytes() if spec.has_location and spec.origin else b""
+    with suppress(PackageNotFoundError):
+        return metadata.version(package).encode() + begins
+    return package.encode() + begins
 
 
 def key_of(point: Point) -> str:
