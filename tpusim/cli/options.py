@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Any, NamedTuple
@@ -134,30 +134,61 @@ class _Written(_Once):
         namespace.parser = parser
 
 
-def check_written(options: argparse.Namespace, read: Iterable[str] = ()) -> None:
-    """Raise ConfigError for a file to write that is one of those ``read``, or that the command line names as well."""
+def check_written(
+    options: argparse.Namespace, programs: Iterable[str] = (), chips: Iterable[str] = (), kept: Iterable[str] = ()
+) -> None:
+    """Raise ConfigError for a file to write that the command reads: one that it names, or one that such a file names.
+
+    ``programs`` and ``chips`` are those of a study, ``kept`` is what it writes by itself.
+    """
     names = getattr(options, "written", {})
     if not names:
         return
-    from glob import glob
+    taken = (
+        *((path, "which says what chip the program is for") for path in _facts(options, programs)),
+        *((path, "which is read") for path in _read(options, programs, chips, names)),
+        *((path, "which the study keeps") for path in kept),
+    )
+    for path, why in taken:
+        if action := names.get(os.path.realpath(path)):
+            raise ConfigError(f"{action.option_strings[-1]}: expected another file than {path!r}, {why}")
+
+
+def _facts(options: argparse.Namespace, programs: Iterable[str]) -> Iterator[str]:
+    """Yield the files that would say the chips of programs, whether they are there or not: the next run would ask."""
     from pathlib import Path
 
     from tpusim.pipeline.chip_choice import facts_beside
 
-    program = getattr(options, "program", None)
-    if isinstance(program, str) and program != "-":
-        # Whether it is there or not: the next run would take the chip from it.
-        beside = facts_beside(Path(program))
-        if action := names.get(os.path.realpath(beside)):
-            flag = action.option_strings[-1]
-            raise ConfigError(f"{flag}: expected another file than {beside}, which says what chip the program is for")
-    for text in (*read, *_named(options)):
-        # Patterns name files as well, with variables in braces or as shells write them.
-        matching = glob(re.sub(r"\{\w+\}", "*", text)) if re.search(r"[*?\[{]", text) else ()
-        for name in (text, *matching):
-            action = names.get(os.path.realpath(name)) if os.path.isfile(name) else None
-            if action:
-                raise ConfigError(f"{action.option_strings[-1]}: expected another file than {name!r}, which is read")
+    named = (getattr(options, name, None) for name in ("program", "programs", "beside", "against"))
+    for text in (*programs, *(text for value in named for text in _texts(value))):
+        yield from (str(facts_beside(Path(name))) for name in (text, *_matching(text)) if name != "-")
+
+
+def _read(
+    options: argparse.Namespace, programs: Iterable[str], chips: Iterable[str], written_files: Iterable[str]
+) -> Iterator[str]:
+    """Yield the files that are read, those among the files to write that are code of a plug-in included."""
+    from tpusim.hardware.load import chip_files
+
+    for text in (*programs, *_named(options)):
+        yield from (name for name in (text, *_matching(text)) if os.path.isfile(name))
+    for chip in (*chips, *_texts(getattr(options, "chip", None))):
+        yield from map(str, chip_files(chip))
+    if plugins := getattr(options, "plugin", ()):
+        from tpusim.cost.models.registry import plugin_places
+
+        places = [os.path.realpath(place) for package in plugins for place in plugin_places(package)]
+        for name in written_files:
+            # A folder that somebody works in has new files in it as well.
+            yield from (name for place in places if f"{name}/".startswith(f"{place}/") and os.path.isfile(name))
+
+
+def _matching(text: str) -> Sequence[str]:
+    """Return the files that a pattern names, with variables in braces or as shells write them."""
+    from glob import glob
+
+    return glob(re.sub(r"\{\w+\}", "*", text)) if re.search(r"[*?\[{]", text) else ()
 
 
 def _named(options: argparse.Namespace) -> Iterator[str]:
@@ -165,7 +196,12 @@ def _named(options: argparse.Namespace) -> Iterator[str]:
     for action in options.parser._actions:
         value = getattr(options, action.dest, None)
         if not (action.choices or isinstance(action, _Written)):
-            yield from (text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str))
+            yield from _texts(value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts among the values of an option that was given once, several times or never."""
+    yield from (text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str))
 
 
 def listed(flag: str, help_text: str, metavar: str) -> Option:

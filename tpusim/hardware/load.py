@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from os import PathLike
 from pathlib import Path
@@ -418,11 +419,35 @@ def _base(path: Path, base: Any, within: tuple[str, ...]) -> Mapping[str, Fact]:
         return {}
     if not isinstance(base, str):
         raise ConfigError(f"{path}: base: expected the name of a chip or of a .toml file, found {base!r}")
-    name_or_path = str(path.parent / base) if base.endswith(".toml") else base
     try:
-        return _facts_of(name_or_path, within)
+        return _facts_of(_base_place(path, base), within)
     except ConfigError as error:
         raise ConfigError(f"{path}: base: {error}") from error
+
+
+def _base_place(path: Path, base: str) -> str:
+    """Return the chip that a file names as its base; files count from that one's folder."""
+    return str(path.parent / base) if base.endswith(".toml") else base
+
+
+def chip_files(name_or_path: str) -> list[Path]:
+    """Return the files that state a chip, its own and then those of its bases, as far as they are there.
+
+    Pipes are left alone: what they have can be read once.
+    """
+    found = list[Path]()
+    # What cannot be read, or is no chip, is for who loads it to say.
+    with suppress(ConfigError):
+        while True:
+            path = Path(name_or_path) if is_chip_file(name_or_path) else _shipped_path(resolve_chip_name(name_or_path))
+            if path in found or not path.is_file():
+                break
+            found.append(path)
+            base = _read(path).get("base")
+            if not isinstance(base, str):
+                break
+            name_or_path = _base_place(path, base)
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:

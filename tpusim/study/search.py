@@ -12,7 +12,7 @@ from tpusim.study.axes import Axis, Setting
 from tpusim.study.points import Point, base_digests, is_allowed, merged, points_at
 from tpusim.study.programs import digest
 from tpusim.study.spec import Spec
-from tpusim.study.store import version
+from tpusim.study.store import TRIALS, version
 from tpusim.study.study import Study
 from tpusim.study.table import Row, rows_of, written_row
 from tpusim.study.work import registrations
@@ -75,7 +75,7 @@ def _trials(optuna: Any, study: Study, objectives: Sequence[str]) -> Any:
     """Return Optuna's study, the one of before where there is one whose figures follow from the same."""
     folder = study.folder
     return optuna.create_study(
-        storage=f"sqlite:///{folder / 'optuna.sqlite'}" if folder else None,
+        storage=f"sqlite:///{folder / TRIALS}" if folder else None,
         study_name=key_of(study.spec, objectives),
         directions=["minimize"] * len(objectives),
         load_if_exists=True,

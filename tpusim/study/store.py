@@ -23,6 +23,8 @@ from tpusim.study.programs import digest
 from tpusim.study.work import Outcome, registrations
 
 _FILE = "outcomes.sqlite"
+TRIALS = "optuna.sqlite"
+"""Where a search keeps its trials, beside the outcomes."""
 _TABLE = "CREATE TABLE IF NOT EXISTS outcomes (key TEXT PRIMARY KEY, outcome BLOB NOT NULL) WITHOUT ROWID"
 _BUSY_SECONDS = 60.0
 _KINDS = ("*.py", "*.toml", "*.so", "*.pyd")
@@ -31,6 +33,11 @@ _LOADED = ("ramulator",)
 """What no chip names as a plug-in, and is loaded all the same: small enough to be read."""
 _READER = "jaxlib"
 """Without it Pallas kernels take what they state of themselves; another one may read programs otherwise."""
+
+
+def kept_files(folder: Path) -> list[Path]:
+    """Return the files of a study's folder, those that SQLite has beside its own while it writes included."""
+    return [folder / f"{name}{end}" for name in (_FILE, TRIALS) for end in ("", "-wal", "-shm", "-journal")]
 
 
 def version() -> str:
