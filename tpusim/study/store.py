@@ -12,6 +12,7 @@ from importlib import metadata
 from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 
@@ -82,47 +83,55 @@ def key_of(point: Point) -> str:
 class Store:
     """A folder of outcomes, or with none memory. One process writes; a row is there once ``put`` has returned.
 
-    A write-ahead log keeps what was put through any end of the process.
+    Any thread may ask and keep. A write-ahead log keeps what was put through any end of the process.
     """
 
     def __init__(self, folder: Path | None) -> None:
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
         self._place = folder / _FILE if folder else ":memory:"
+        self._is_closed, self._lock = False, Lock()
         try:
-            self._rows = sqlite3.connect(self._place, timeout=_BUSY_SECONDS)
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+            # Any thread may ask and keep, one at a time: a study may be made in one and run in another.
+            self._rows = sqlite3.connect(self._place, timeout=_BUSY_SECONDS, check_same_thread=False)
             # From 3.13 on Python warns of what nobody has closed.
             weakref.finalize(self, self._rows.close)
             self._rows.execute("PRAGMA journal_mode = WAL")
             self._rows.execute("PRAGMA synchronous = NORMAL")
             with self._rows:
                 self._rows.execute(_TABLE)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise ConfigError(f"{folder}: expected a folder for a study's outcomes: {error}") from error
 
     def close(self) -> None:
         """Let go of the file."""
-        self._rows.close()
+        with self._lock:
+            self._is_closed = True
+            self._rows.close()
 
     def found(self, keys: Iterable[str]) -> dict[str, Outcome]:
         """Return the outcomes that are there, by key; errors and faults are left out: the next run may fare better."""
-        rows = (
-            (key, self._rows.execute("SELECT outcome FROM outcomes WHERE key = ?", [key]).fetchone()) for key in keys
-        )
-        with self._damage_told():
+        with self._open() as stored:
+            asked = "SELECT outcome FROM outcomes WHERE key = ?"
+            rows = ((key, stored.execute(asked, [key]).fetchone()) for key in keys)
             known = {key: msgspec.json.decode(row[0], type=Outcome) for key, row in rows if row}
         return {key: outcome for key, outcome in known.items() if outcome.status not in ("error", "fault")}
 
     @contextmanager
-    def _damage_told(self) -> Iterator[None]:
-        """Raise ConfigError for what is no table of outcomes."""
-        try:
-            yield
-        except (sqlite3.Error, ValueError, TypeError) as error:
-            raise ConfigError(f"{self._place}: not the outcomes of a study, or damaged: {error}") from error
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Give the table to one thread; raise ConfigError for what is no table of outcomes, or closed."""
+        with self._lock:
+            if self._is_closed:
+                raise ConfigError("study: expected one that is open, found one that was closed: make another")
+            try:
+                yield self._rows
+            except (sqlite3.Error, ValueError, TypeError) as error:
+                raise ConfigError(f"{self._place}: not the outcomes of a study, or damaged: {error}") from error
 
     def put(self, outcomes: Mapping[str, Outcome]) -> None:
         """Keep some outcomes, all or none of them."""
+        if not outcomes:
+            return
         rows = [(key, msgspec.json.encode(outcome)) for key, outcome in outcomes.items()]
-        with self._damage_told(), self._rows:
-            self._rows.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", rows)
+        with self._open() as stored, stored:
+            stored.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", rows)

@@ -87,7 +87,9 @@ class Study:
     def outcomes(self, points: Sequence[Point]) -> list[Outcome]:
         """Return the outcomes of some points, from the store or worked out now."""
         keys = {id(point): key_of(point) for point in points}
-        self._outcomes |= self._store.found(key for key in keys.values() if key not in self._outcomes)
+        # What it has run it knows, also once its store is closed.
+        if new := [key for key in keys.values() if key not in self._outcomes]:
+            self._outcomes |= self._store.found(new)
         missing = {keys[id(point)]: point for point in points if keys[id(point)] not in self._outcomes}
         own = {id(point) for point in missing.values() if registrations(point.program)}
         done = len(points) - len(missing)
