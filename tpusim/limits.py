@@ -20,6 +20,9 @@ try:
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
+REAL: Final = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+"""A number as people write it; Python would take digits of other scripts and with underscores between them as well."""
+
 _SHOWN_DIGITS: Final = 40
 _ROOM_BYTES: Final = 2 << 30
 _ROOM_PER_BYTE: Final = 100

@@ -11,18 +11,16 @@ from math import inf
 from typing import Any, NamedTuple
 
 from tpusim.errors import ConfigError
-from tpusim.limits import COUNT, LARGEST_AMOUNT, LONGEST_US
+from tpusim.limits import COUNT, LARGEST_AMOUNT, LONGEST_US, REAL
 
 Option = Callable[[Any], None]
 """Adds itself to a parser."""
 
 Run = Callable[[argparse.Namespace], None]
 
-# As people write them; Python would take digits of other scripts and with underscores between them as well.
-# Patterns are compiled when a number is read: every command loads this.
+# As people write them; patterns are compiled when a number is read: every command loads this.
 _WHOLE = r"[0-9]+"
 _SIGNED = r" *-?[0-9]+ *"
-_REAL = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
 class Wrapped(argparse.HelpFormatter):
@@ -232,7 +230,7 @@ def number(text: str) -> int:
 
 def microseconds(text: str) -> float:
     """Return a simulated time above 0; argparse reports anything else."""
-    found = float(text) if re.fullmatch(_REAL, text) else 0.0
+    found = float(text) if re.fullmatch(REAL, text) else 0.0
     if not 0 < found <= LONGEST_US:
         raise argparse.ArgumentTypeError(f"expected a number above 0 and at most {LONGEST_US:g}, found {text!r}")
     return found
@@ -240,7 +238,7 @@ def microseconds(text: str) -> float:
 
 def amount(text: str) -> float:
     """Return a price, or a number of tokens; argparse reports anything else."""
-    found = float(text) if re.fullmatch(_REAL, text) else inf
+    found = float(text) if re.fullmatch(REAL, text) else inf
     if not 0 <= found <= LARGEST_AMOUNT:
         raise argparse.ArgumentTypeError(f"expected a number from 0 to {LARGEST_AMOUNT:g}, found {text!r}")
     return found
@@ -248,7 +246,7 @@ def amount(text: str) -> float:
 
 def real(text: str) -> float:
     """Return a number; argparse reports anything else."""
-    found = float(text) if re.fullmatch(_REAL, text) else inf
+    found = float(text) if re.fullmatch(REAL, text) else inf
     if not -inf < found < inf:
         raise argparse.ArgumentTypeError(f"expected a number, found {text!r}")
     return found

@@ -107,6 +107,7 @@ def _tell(study: Study, rows: list[dict[str, Any]], options: Namespace) -> None:
     """Write the tables that are asked for, and print what the study says."""
     from tpusim.report.json.sweep import sweep_page
     from tpusim.report.terminal.compare import render_search, render_sweep
+    from tpusim.study.effects import EFFECT_COLUMNS
     from tpusim.study.table import write_csv, write_parquet
 
     if options.csv:
@@ -118,7 +119,7 @@ def _tell(study: Study, rows: list[dict[str, Any]], options: Namespace) -> None:
         return
     if folder := _folder(options):
         write_csv(rows, folder / _RESULTS)
-        write_csv(study.effect_table(), folder / _EFFECTS)
+        write_csv(study.effect_table(), folder / _EFFECTS, EFFECT_COLUMNS)
     if options.json:
         write_json(sweep_page(rows, study.unmoved(), study.excluded))
         return
