@@ -58,7 +58,7 @@ class Study:
                 raise ConfigError(f"study: expected a file or what it would say, found {source!r:.80}")
             self.spec = make_spec({**(source or {}), **table}, Path(folder))
         if jobs is not None:
-            check_count("jobs", jobs, PROCESSES)
+            jobs = check_count("jobs", jobs, PROCESSES)
         self._open = opener(executor, jobs) if isinstance(executor, str) else borrower(executor, jobs)
         self.folder = Path(store) if store is not None else None
         self._store = Store(self.folder)
