@@ -46,6 +46,8 @@ def read_bytes(path: str | Path, failing: str, kind: type[TpusimError] = ConfigE
     Raises an error of a ``kind`` if it cannot be read or has more bytes than the ``most``: its name, what is
     ``failing`` (``cannot read this study``), and why.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigError(f"expected the name of a file, found {path!r:.80}")
     name = shown_name(path)
     # For Python it would be the folder that one stands in.
     if not name:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from tpusim.errors import ConfigError, ProgramError
 
@@ -19,6 +19,9 @@ try:
     import resource
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
+
+REAL: Final = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+"""A number as people write it; Python would take digits of other scripts and with underscores between them as well."""
 
 _SHOWN_DIGITS: Final = 40
 _ROOM_BYTES: Final = 2 << 30
@@ -46,12 +49,25 @@ class Limit(NamedTuple):
         return f"expected {self.what}, {allowed}, found {shown(found)}"
 
 
-def check_count(name: str, found: object, limit: Limit) -> None:
-    """Raise ConfigError if what was given under a name is no whole number, or one that the limit does not allow."""
+def check_count(name: str, found: object, limit: Limit) -> int:
+    """Return what was given under a name as a number of Python's; NumPy's would overflow where they are multiplied.
+
+    Raises ConfigError if it is no whole number, or one that the limit does not allow.
+    """
     if not isinstance(found, Integral) or isinstance(found, bool):
         raise ConfigError(f"{name}: expected {limit.what}, found {found!r:.80}")
-    if fault := limit.fault(int(found)):
+    number = int(found)
+    if fault := limit.fault(number):
         raise ConfigError(f"{name}: {fault}")
+    return number
+
+
+def check_truth(name: str, found: object) -> bool:
+    """Return what was given under a name as a truth of Python's; raise ConfigError for any other, such as "no"."""
+    # NumPy's truth is none of Python's, and is not loaded for this.
+    if not isinstance(found, bool) and (type(found).__module__, type(found).__name__[:4]) != ("numpy", "bool"):
+        raise ConfigError(f"{name}: expected true or false, found {found!r:.80}")
+    return bool(found)
 
 
 def is_number(found: object, most: float) -> bool:
@@ -59,7 +75,10 @@ def is_number(found: object, most: float) -> bool:
     # For Python a truth is a number.
     if isinstance(found, bool) or not isinstance(found, Real):
         return False
-    return 0 <= cast("float", found) <= most
+    # Of NumPy's numbers narrow ones cannot be compared with what they do not hold.
+    with suppress(OverflowError):
+        return 0 <= float(found) <= most
+    return False
 
 
 def shown(number: float) -> str:

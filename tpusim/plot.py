@@ -10,16 +10,16 @@ With ``ax`` a picture is drawn into axes of your own; their figure is returned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.memory import memory_capacities, memory_profile
-from tpusim.errors import ConfigError
+from tpusim.errors import ConfigError, did_you_mean
 from tpusim.files import read_table
 from tpusim.hardware.array import Array
-from tpusim.hardware.units import HBM, VMEM
+from tpusim.hardware.units import HBM, SPACES, VMEM, MemorySpace
 from tpusim.limits import PROGRAM_BYTES
 from tpusim.program.layers import Layer
 from tpusim.report.plots import layout as plot_layout
@@ -72,9 +72,12 @@ def roofline(result: Result, ax: Axes | None = None) -> Figure:
     return plot_roofline.roofline(result.timeline, result.chip, ax)
 
 
-def memory(result: Result, ax: Axes | None = None, spaces: Sequence[str] = (HBM, VMEM)) -> Figure:
-    """Draw what is alive in memories over the schedule, where it lies, and the largest buffers at the peak."""
-    profiles = [memory_profile(result.program, space) for space in spaces]  # type: ignore[arg-type]
+def memory(result: Result, ax: Axes | None = None, spaces: Sequence[str] | str = (HBM, VMEM)) -> Figure:
+    """Draw what is alive in memories over the schedule, where it lies, and the largest buffers at the peak.
+
+    ``spaces`` are one or several memories, as buffers name them.
+    """
+    profiles = [memory_profile(result.program, space) for space in _spaces(spaces)]
     title = f"{result.program.name} on {result.chip.name} (simulated)"
     return plot_memory.memory(profiles, memory_capacities(result.chip), title, ax)
 
@@ -113,6 +116,16 @@ def read_csv(path: str | Path) -> list[Mapping[str, object]]:
     if not rows:
         raise ConfigError(f"{path}: expected a head line and at least one row, found none")
     return [{name: cell for name, cell in cells.items() if name is not None} for _, cells in rows]
+
+
+def _spaces(given: Sequence[str] | str) -> list[MemorySpace]:
+    """Return the memories of a list, or the one of a text; refuse what is none."""
+    # A text is one of them, and no list of letters.
+    found: Any = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    said = next((f"{one!r:.80}{did_you_mean(str(one), SPACES)}" for one in found if one not in SPACES), "")
+    if said or not found:
+        raise ConfigError(f"spaces: expected some of {', '.join(SPACES)}, found {said or 'none'}")
+    return cast("list[MemorySpace]", found)
 
 
 def _shape(shape: Shape | str) -> Shape:

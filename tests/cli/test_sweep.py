@@ -85,6 +85,12 @@ def test_a_file_s_study_keeps_its_outcomes_beside_it(capsys, tmp_path):
     assert page["statuses"] == {"ok": 3}
 
 
+def test_a_study_that_tells_no_effects_has_their_head_line(capsys, tmp_path):
+    """An empty table is one that readers of tables read."""
+    output_of(capsys, "sweep", MLP, "--study", str(tmp_path), "--jobs", "1", "--quiet")
+    assert (tmp_path / "effects.csv").read_text() == "figure,program,parameter,low,high\n"
+
+
 def test_how_many_points_constraints_exclude_is_said(capsys, tmp_path):
     """Below the table, and in the JSON."""
     study = tmp_path / "small.toml"

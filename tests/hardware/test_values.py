@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
 from tpusim.errors import ConfigError
-from tpusim.hardware.fields import Factor, parse_value, read_value, whole_where_due
+from tpusim.hardware.fields import FIELDS, Factor, parse_value, read_value, whole_where_due
 from tpusim.hardware.load import load_chip, override_chip, parse_override
 from tpusim.hardware.units import stated_value
 
@@ -98,3 +100,43 @@ def test_a_chip_with_a_figure_replaced_shares_all_that_stays():
     assert other.hbm == msgspec.structs.replace(chip.hbm, bandwidth_bytes_per_second=1e12)
     shared = {name for name in chip.__struct_fields__ if getattr(chip, name) is getattr(other, name)}
     assert shared == set(chip.__struct_fields__) - {"hbm"}
+
+
+@pytest.mark.parametrize("name", ["v4", "v5e"])
+@pytest.mark.parametrize("value", ["x2", "x0", 0, 1, "64Mi"])
+def test_a_chip_that_is_there_takes_what_its_name_takes(name, value):
+    """Key by key the same chip or the same words, also where its file states nothing: ``cmem``, costs of operations."""
+    keys = [*FIELDS, "vector_ops.ops.add.vector", "vector_ops.ops.add.eup", "devices.3.clock", "mxu.rate_by_type.s8"]
+    told = [
+        (_told(lambda over=over: load_chip(name, over)), _told(lambda over=over: override_chip(load_chip(name), over)))
+        for over in ({key: value} for key in keys)
+    ]
+    assert [by_name for by_name, _ in told] == [by_chip for _, by_chip in told]
+
+
+def _told(chip):
+    """Return the chip that comes back, or what is said instead, but for what the base has where that is no number."""
+    try:
+        return chip()
+    except ConfigError as error:
+        return re.sub(r"the base has .*,", "the base has", str(error))
+
+
+def test_the_cost_of_an_operation_takes_a_factor():
+    """Of the common table, which stands in no chip's own file."""
+    key = "vector_ops.ops.tanh.eup"
+    assert stated_value(load_chip("v5e", {key: "x2"}), key) == 2 * stated_value(load_chip("v5e"), key) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "over"),
+    [
+        ("v4", {"cmem.read_bytes_per_second": 0}),
+        ("v4", {"cmem.write_bytes_per_second": 0}),
+        ("v5e", {"cmem.capacity_bytes": "64Mi"}),
+    ],
+)
+def test_a_memory_that_nothing_can_be_read_from_is_refused_of_any_chip(name, over):
+    """No copy to it would ever end."""
+    with pytest.raises(ConfigError, match=f"{name}: cmem: expected bandwidths above 0"):
+        override_chip(load_chip(name), over)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.hardware.array import Array
 from tpusim.hardware.buffers import Buffers
 from tpusim.pipeline.layers import run_layers, run_layers_with_memory
-from tpusim.program.layers import Layer
+from tpusim.program.layers import Convolution, Layer
 
 ARRAY = Array(rows=8, columns=8, mode="scale-sim")
 BUFFERS = Buffers(ifmap_words=1 << 16, filter_words=1 << 16, ofmap_words=1 << 16)
@@ -65,3 +66,20 @@ def test_arrays_with_srams_take_the_same(wrong):
 def test_layers_may_be_made_one_by_one():
     """What yields layers is as good as a list."""
     assert run_layers((layer for layer in [LAYER]), ARRAY) == run_layers([LAYER], ARRAY)
+
+
+@pytest.mark.parametrize("of", [np.int8, np.int32, np.int64])
+def test_sizes_of_numpy_are_python_s(of):
+    """Products of them would overflow: three rows of 100 by 100 are more than eight bits, 100,000 cubed than 32."""
+    most = min(100_000, int(np.iinfo(of).max))
+    array, layer = Array(rows=of(8), columns=of(8), count=of(2)), Layer(name="l", m=of(most), n=of(most), k=of(most))
+    whole = Array(rows=8, columns=8, count=2), Layer(name="l", m=most, n=most, k=most)
+    assert repr(run_layers([layer], array)) == repr(run_layers([whole[1]], whole[0]))
+    sizes = {"height": 100, "width": 100, "filter_height": 3, "filter_width": 3, "channels": 3, "stride": 1}
+    assert repr(Convolution(**{key: of(size) for key, size in sizes.items()})) == repr(Convolution(**sizes))
+
+
+def test_a_truth_is_no_size():
+    """For Python it is a number."""
+    with pytest.raises(ConfigError, match="array: rows: expected a whole number from 1 to 8192, found True"):
+        Array(rows=True, columns=8)

@@ -8,6 +8,7 @@ import weakref
 from pathlib import Path
 from unittest.mock import ANY
 
+import numpy as np
 import pytest
 from msgspec import structs
 
@@ -89,6 +90,11 @@ def test_modules_and_runs_may_be_held_weakly(module: tpusim.Module) -> None:
             lambda path: tpusim.simulate(3),
             "program: expected a module, a lowered program or .*, found 3",
         ),
+        (lambda path: tpusim.load(None), "expected the name of a file, found None"),
+        (lambda path: tpusim.load(0), "expected the name of a file, found 0"),
+        (lambda path: tpusim.load(b"m.hlo.txt"), "expected the name of a file, found b'm.hlo.txt'"),
+        (lambda path: tpusim.simulate(path, warm="no"), "warm: expected true or false, found 'no'"),
+        (lambda path: tpusim.explain(path, "a", allow_overflow=0), "allow_overflow: expected true or false, found 0"),
         (lambda path: tpusim.rank([path]), "rank: expected programs by what tells them apart, found "),
         (lambda path: tpusim.scale(path, {"b": []}), r"values: expected a list with a value of 'b' .*, found \[\]"),
         (lambda path: tpusim.scale(path, {"b": "12"}), "values: expected a list with a value of 'b' .*, found '12'"),
@@ -103,3 +109,12 @@ def test_what_is_of_another_kind_is_refused_by_name(call, said):
     """As the command line refuses it, and not by what Python stumbles over."""
     with pytest.raises(tpusim.ConfigError, match=said):
         call(Path(__file__).parents[2] / "traces" / "mlp_b1024.v5e.hlo.txt.gz")
+
+
+def test_numbers_and_truths_of_numpy_are_python_s(module: tpusim.Module) -> None:
+    """What is made of narrow ones has all its digits."""
+    run = tpusim.simulate(module, warm=np.True_, allow_overflow=np.False_, default_trip_count=np.int32(2))
+    cost = run.cost(np.float32(2.5), np.float16(3))
+    assert cost == tpusim.simulate(module, warm=True).cost(2.5, 3.0)
+    assert cost is not None
+    assert {type(figure) for figure in (cost.usd, cost.usd_per_chip_hour, cost.tokens)} == {float}

@@ -39,6 +39,18 @@ def test_other_paces_are_refused(text):
         parse_feed(text)
 
 
+@pytest.mark.parametrize("number", ["1_0", "\u0661\u0660", "0x10", "nan", "inf", "1e"])
+def test_times_are_written_as_people_write_them(tmp_path, number):
+    """In a file and by themselves; Python would take digits of other scripts, and underscores between them."""
+    path = tmp_path / "times.txt"
+    path.write_text(f"5\n{number}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"expected one time per line in microseconds, found '{number}'"):
+        parse_feed(str(path))
+    for text in (f"{number}us", f"normal:5us:1us:{number}"):
+        with pytest.raises(ConfigError, match="expected"):
+            parse_feed(text)
+
+
 def test_a_queue_without_room_is_refused():
     """Nothing could ever pass through it."""
     with pytest.raises(ConfigError, match="at least 1"):

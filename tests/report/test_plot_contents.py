@@ -10,7 +10,9 @@ import pytest
 from matplotlib.colors import to_rgb
 from msgspec import structs
 
+import tpusim
 from tests.report.picture_cases import US, kernel, pod, profiles, run
+from tests.study.cases import kernel_module
 from tpusim import plot
 from tpusim.analysis.busy import busy_over_time
 from tpusim.analysis.roofline import roof_points, roofs
@@ -387,3 +389,35 @@ def test_a_sweep_over_values_that_are_not_finite_is_refused(found):
     """An axis has no place for them; a text that is no number stands at even distances."""
     with pytest.raises(ConfigError, match=f"x: expected a finite number, found '{found}'"):
         plot.sweep([{"x": 1, "y": 2}, {"x": found, "y": 3}], "x", "y")
+
+
+@pytest.mark.parametrize("window_us", [(100, 0), (float("nan"), 1), (-1, 5), (1e9, 2e9), (0, 0), (1,), 5, ("a", "b")])
+def test_a_part_of_a_run_that_is_none_is_refused(window_us):
+    """As the command refuses it: an end before its beginning, beside the run, or no number."""
+    with pytest.raises(ConfigError, match=r"window_us: expected a part of the run's .* us, found"):
+        plot_timeline.timeline(run(), window_us=window_us)
+
+
+def test_a_part_of_a_run_may_have_no_end():
+    """It ends with the run."""
+    assert plot_timeline.timeline(run(), window_us=(100.0, float("inf"))).axes
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A run of one kernel."""
+    return tpusim.simulate(kernel_module())
+
+
+def test_one_memory_needs_no_list(small):
+    """A text is one of them, and no list of letters."""
+    assert len(plot.memory(small, spaces="vmem").axes) == len(plot.memory(small, spaces=["vmem"]).axes) == 2
+
+
+@pytest.mark.parametrize(
+    ("spaces", "found"), [("vmen", r"'vmen' \(did you mean 'vmem'"), (["x"], "'x'"), ([], "none"), (5, "5")]
+)
+def test_what_is_no_memory_is_refused(small, spaces, found):
+    """Its picture would be empty."""
+    with pytest.raises(ConfigError, match=f"spaces: expected some of hbm, vmem, .*, found {found}"):
+        plot.memory(small, spaces=spaces)

@@ -58,6 +58,16 @@ def test_what_follows_is_worked_out_for_each_machine():
     assert [one["mxu.weight_load_rows_per_cycle"] for one in found] == [8, 4]
 
 
+def test_what_figures_need_beside_them_may_be_worked_out():
+    """A memory whose rates follow from its size is there once all are known; one without them never is."""
+    axes, rates = {"cmem.capacity_bytes": ["64Mi"]}, ("cmem.read_bytes_per_second", "cmem.write_bytes_per_second")
+    derive = dict.fromkeys(rates, "cmem.capacity_bytes * 1e4")
+    found = columns(programs=MLP, axes=axes, derive=derive)
+    assert [found[0][rate] for rate in rates] == [2**26 * 1e4] * 2
+    with pytest.raises(ConfigError, match="v5e: cmem: expected bandwidths above 0"):
+        columns(programs=MLP, axes=axes, derive={rates[0]: derive[rates[0]]})
+
+
 @pytest.mark.parametrize(
     "derive",
     [

@@ -81,8 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _joined(sys.argv[1:] if arguments is None else arguments)
     try:
         options = parser_of(given).parse_args(given)
-        check_written(options)
         _allow(getattr(options, "plugin", ()))
+        check_written(options)
         _place(options)
         with catch_warnings():
             warnings.showwarning = _warn

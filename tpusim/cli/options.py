@@ -5,24 +5,22 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Any, NamedTuple
 
 from tpusim.errors import ConfigError
-from tpusim.limits import COUNT, LARGEST_AMOUNT, LONGEST_US
+from tpusim.limits import COUNT, LARGEST_AMOUNT, LONGEST_US, REAL
 
 Option = Callable[[Any], None]
 """Adds itself to a parser."""
 
 Run = Callable[[argparse.Namespace], None]
 
-# As people write them; Python would take digits of other scripts and with underscores between them as well.
-# Patterns are compiled when a number is read: every command loads this.
+# As people write them; patterns are compiled when a number is read: every command loads this.
 _WHOLE = r"[0-9]+"
 _SIGNED = r" *-?[0-9]+ *"
-_REAL = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
 class Wrapped(argparse.HelpFormatter):
@@ -134,30 +132,61 @@ class _Written(_Once):
         namespace.parser = parser
 
 
-def check_written(options: argparse.Namespace, read: Iterable[str] = ()) -> None:
-    """Raise ConfigError for a file to write that is one of those ``read``, or that the command line names as well."""
+def check_written(
+    options: argparse.Namespace, programs: Iterable[str] = (), chips: Iterable[str] = (), kept: Iterable[str] = ()
+) -> None:
+    """Raise ConfigError for a file to write that the command reads: one that it names, or one that such a file names.
+
+    ``programs`` and ``chips`` are those of a study, ``kept`` is what it writes by itself.
+    """
     names = getattr(options, "written", {})
     if not names:
         return
-    from glob import glob
+    taken = (
+        *((path, "which says what chip the program is for") for path in _facts(options, programs)),
+        *((path, "which is read") for path in _read(options, programs, chips, names)),
+        *((path, "which the study keeps") for path in kept),
+    )
+    for path, why in taken:
+        if action := names.get(os.path.realpath(path)):
+            raise ConfigError(f"{action.option_strings[-1]}: expected another file than {path!r}, {why}")
+
+
+def _facts(options: argparse.Namespace, programs: Iterable[str]) -> Iterator[str]:
+    """Yield the files that would say the chips of programs, whether they are there or not: the next run would ask."""
     from pathlib import Path
 
     from tpusim.pipeline.chip_choice import facts_beside
 
-    program = getattr(options, "program", None)
-    if isinstance(program, str) and program != "-":
-        # Whether it is there or not: the next run would take the chip from it.
-        beside = facts_beside(Path(program))
-        if action := names.get(os.path.realpath(beside)):
-            flag = action.option_strings[-1]
-            raise ConfigError(f"{flag}: expected another file than {beside}, which says what chip the program is for")
-    for text in (*read, *_named(options)):
-        # Patterns name files as well, with variables in braces or as shells write them.
-        matching = glob(re.sub(r"\{\w+\}", "*", text)) if re.search(r"[*?\[{]", text) else ()
-        for name in (text, *matching):
-            action = names.get(os.path.realpath(name)) if os.path.isfile(name) else None
-            if action:
-                raise ConfigError(f"{action.option_strings[-1]}: expected another file than {name!r}, which is read")
+    named = (getattr(options, name, None) for name in ("program", "programs", "beside", "against"))
+    for text in (*programs, *(text for value in named for text in _texts(value))):
+        yield from (str(facts_beside(Path(name))) for name in (text, *_matching(text)) if name != "-")
+
+
+def _read(
+    options: argparse.Namespace, programs: Iterable[str], chips: Iterable[str], written_files: Iterable[str]
+) -> Iterator[str]:
+    """Yield the files that are read, those among the files to write that are code of a plug-in included."""
+    from tpusim.hardware.load import chip_files
+
+    for text in (*programs, *_named(options)):
+        yield from (name for name in (text, *_matching(text)) if os.path.isfile(name))
+    for chip in (*chips, *_texts(getattr(options, "chip", None))):
+        yield from map(str, chip_files(chip))
+    if plugins := getattr(options, "plugin", ()):
+        from tpusim.cost.models.registry import plugin_places
+
+        places = [os.path.realpath(place) for package in plugins for place in plugin_places(package)]
+        for name in written_files:
+            # A folder that somebody works in has new files in it as well.
+            yield from (name for place in places if f"{name}/".startswith(f"{place}/") and os.path.isfile(name))
+
+
+def _matching(text: str) -> Sequence[str]:
+    """Return the files that a pattern names, with variables in braces or as shells write them."""
+    from glob import glob
+
+    return glob(re.sub(r"\{\w+\}", "*", text)) if re.search(r"[*?\[{]", text) else ()
 
 
 def _named(options: argparse.Namespace) -> Iterator[str]:
@@ -165,7 +194,12 @@ def _named(options: argparse.Namespace) -> Iterator[str]:
     for action in options.parser._actions:
         value = getattr(options, action.dest, None)
         if not (action.choices or isinstance(action, _Written)):
-            yield from (text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str))
+            yield from _texts(value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts among the values of an option that was given once, several times or never."""
+    yield from (text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str))
 
 
 def listed(flag: str, help_text: str, metavar: str) -> Option:
@@ -196,7 +230,7 @@ def number(text: str) -> int:
 
 def microseconds(text: str) -> float:
     """Return a simulated time above 0; argparse reports anything else."""
-    found = float(text) if re.fullmatch(_REAL, text) else 0.0
+    found = float(text) if re.fullmatch(REAL, text) else 0.0
     if not 0 < found <= LONGEST_US:
         raise argparse.ArgumentTypeError(f"expected a number above 0 and at most {LONGEST_US:g}, found {text!r}")
     return found
@@ -204,7 +238,7 @@ def microseconds(text: str) -> float:
 
 def amount(text: str) -> float:
     """Return a price, or a number of tokens; argparse reports anything else."""
-    found = float(text) if re.fullmatch(_REAL, text) else inf
+    found = float(text) if re.fullmatch(REAL, text) else inf
     if not 0 <= found <= LARGEST_AMOUNT:
         raise argparse.ArgumentTypeError(f"expected a number from 0 to {LARGEST_AMOUNT:g}, found {text!r}")
     return found
@@ -212,7 +246,7 @@ def amount(text: str) -> float:
 
 def real(text: str) -> float:
     """Return a number; argparse reports anything else."""
-    found = float(text) if re.fullmatch(_REAL, text) else inf
+    found = float(text) if re.fullmatch(REAL, text) else inf
     if not -inf < found < inf:
         raise argparse.ArgumentTypeError(f"expected a number, found {text!r}")
     return found

@@ -102,15 +102,15 @@ def _of_run(name: str) -> Draw:
 
 
 def _timeline(plot: Any, options: Namespace) -> Any:
+    from tpusim.report.plots.timeline import window_fault
+
     result = _simulated(options)
     window_us = None
     # All of a run is told exactly, however long it is, and of one that takes no time as well.
     if options.begin or options.end is not None:
-        run_us = result.time_us
-        begin, end = window_us = options.begin, run_us if options.end is None else options.end
-        if not 0 <= begin < min(end, run_us):
-            found = f"{begin:g} to {end:g}"
-            raise ConfigError(f"--from, --to: expected a part of the run's {run_us:,.2f} us, found {found}")
+        window_us = options.begin, result.time_us if options.end is None else options.end
+        if fault := window_fault(result.timeline, window_us):
+            raise ConfigError(f"--from, --to: {fault}")
     return plot.timeline(result, window_us=window_us, unfold=options.unfold)
 
 

@@ -42,6 +42,9 @@ examples:
   tpusim sweep step.v6e.hlo.txt.gz --schedule given,compiled -o vmem.capacity_bytes=16Mi,128Mi --study sweep/
   tpusim sweep 'bert_b{batch}.v6e.hlo.txt.gz' -o batch=8,32 --chip v5e,v6e --executor dask:local"""
 
+# As `tpusim plot` looks for them.
+_RESULTS, _EFFECTS = "results.csv", "effects.csv"
+
 
 @command(
     "sweep",
@@ -79,7 +82,7 @@ def sweep(options: Namespace) -> None:
     line = CountLine("sweeping")
     try:
         study = _study(options, None if options.quiet else line)
-        check_written(options, (program.path for program in study.spec.programs))
+        check_written(options, *_files(study, options))
         rows = _found(study, options) if options.optimise else study.run().rows()
     finally:
         line.close()
@@ -91,10 +94,20 @@ def sweep(options: Namespace) -> None:
         raise FaultError(f"{points} {study.faults[0]}")
 
 
+def _files(study: Study, options: Namespace) -> tuple[list[str], list[str], list[str]]:
+    """Return the programs of a study, its chips, and the files that it writes by itself."""
+    from tpusim.study.store import kept_files
+
+    folder = _folder(options)
+    kept = [*kept_files(folder), folder / _RESULTS, folder / _EFFECTS] if folder else []
+    return [program.path for program in study.spec.programs], list(study.spec.chip_names), list(map(str, kept))
+
+
 def _tell(study: Study, rows: list[dict[str, Any]], options: Namespace) -> None:
     """Write the tables that are asked for, and print what the study says."""
     from tpusim.report.json.sweep import sweep_page
     from tpusim.report.terminal.compare import render_search, render_sweep
+    from tpusim.study.effects import EFFECT_COLUMNS
     from tpusim.study.table import write_csv, write_parquet
 
     if options.csv:
@@ -105,9 +118,8 @@ def _tell(study: Study, rows: list[dict[str, Any]], options: Namespace) -> None:
         answer(options, sweep_page, render_search, rows)
         return
     if folder := _folder(options):
-        # As `tpusim plot` looks for them.
-        write_csv(rows, folder / "results.csv")
-        write_csv(study.effect_table(), folder / "effects.csv")
+        write_csv(rows, folder / _RESULTS)
+        write_csv(study.effect_table(), folder / _EFFECTS, EFFECT_COLUMNS)
     if options.json:
         write_json(sweep_page(rows, study.unmoved(), study.excluded))
         return

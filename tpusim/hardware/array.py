@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Final, NamedTuple
 
 import msgspec
@@ -53,8 +54,10 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
                 raise ConfigError(f"array: {key}: expected one of {', '.join(known)}, found {word!r}{hint}")
         for name, most in _MOST.items():
             value = getattr(self, name)
-            if not (isinstance(value, int) and 1 <= value <= most):
-                raise ConfigError(f"array: {name}: expected a whole number from 1 to {most}, found {value!r}")
+            if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= most:
+                raise ConfigError(f"array: {name}: expected a whole number from 1 to {most}, found {value!r:.80}")
+            # One of NumPy's would overflow where it is multiplied.
+            msgspec.structs.force_setattr(self, name, int(value))
 
     @property
     def overlaps(self) -> bool:

@@ -122,6 +122,7 @@ class _Range(msgspec.Struct, frozen=True):
 class Field(msgspec.Struct, frozen=True):
     """One key: the type of its value, its unit with the plausible range, and whether all chips have it.
 
+    ``default`` is what those have that do not.
     No time, memory or energy depends on one that ``is_report_only``: a test changes every other one.
     """
 
@@ -130,6 +131,7 @@ class Field(msgspec.Struct, frozen=True):
     range: _Range
     is_required: bool = True
     is_report_only: bool = False
+    default: Any = None
 
 
 # Lower bounds of sizes catch figures in GiB, MiB or KiB, upper ones a slip of the exponent.
@@ -358,7 +360,8 @@ def _fields_of(struct: Any, prefix: str = "") -> Iterator[Field]:
         if isinstance(info.type, type) and issubclass(info.type, msgspec.Struct):
             yield from _fields_of(info.type, f"{key}.")
         elif key != _RATES:
-            yield Field(key, info.type, _range_of(key, info.type), info.required, key in _REPORT_ONLY)
+            default = None if info.required else info.default
+            yield Field(key, info.type, _range_of(key, info.type), info.required, key in _REPORT_ONLY, default)
 
 
 FIELDS: dict[str, Field] = {field.key: field for field in _fields_of(Chip)}

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,14 @@ def fits_path() -> Path:
 
 def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     """Return a chip with single values replaced; ``overrides`` as for ``load_chip``, with the same errors."""
+    changed = changed_chip(chip, overrides)
+    if changed is not chip:
+        check_chip(changed)
+    return changed
+
+
+def changed_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
+    """Return a chip with single values replaced, each checked by itself: more are to follow before ``check_chip``."""
     pairs = _pairs(overrides).items()
     checked = {key: read_value(key, value, stated_value(chip, key), "override") for key, value in pairs}
     if not checked:
@@ -128,6 +137,18 @@ def override_chip(chip: Chip, overrides: Mapping[str, Any]) -> Chip:
     types = _section_types()
     found = {name: msgspec.convert(table, types[name]) for name, table in changed.items()}
     return msgspec.structs.replace(chip, **found)
+
+
+def check_chip(chip: Chip) -> None:
+    """Raise ConfigError for a chip whose figures contradict each other, whatever each of them may be by itself."""
+    _check_together(partial(stated_value, chip), chip.name)
+
+
+def _check_together(value: Callable[[str], Any], where: str) -> None:
+    """Refuse figures that contradict each other; ``value`` gives that of a key, None for what is not stated."""
+    capacity, *rates = (value(key) or 0 for key in _CMEM_KEYS)
+    if capacity and not all(rates):
+        raise ConfigError(f"{where}: cmem: expected bandwidths above 0 where cmem.capacity_bytes is, found {rates!r}")
 
 
 @cache
@@ -275,13 +296,22 @@ def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dic
     facts = dict(_facts_of(str(name_or_path), ()))
     for key, value in _pairs({} if overrides is None else overrides).items():
         note, before = "", facts.get(key)
-        checked = read_value(key, value, before and before.value, "override")
+        checked = read_value(key, value, before.value if before else _unstated(key), "override")
         if before:
             shown = f"{before.value:g}" if isinstance(before.value, float) else before.value
             note = f"instead of {shown} ({before.confidence})"
         facts[key] = Fact(key, checked, field_of(key, "override").range.unit, "user", "override", note)
     _check_complete(facts, str(name_or_path))
+    _check_together(lambda key: facts[key].value if key in facts else None, str(name_or_path))
     return facts
+
+
+def _unstated(key: str) -> Any:
+    """Return what a chip has for a key that its file leaves out: of the common table, or of a part that it lacks."""
+    table, _, rest = key.partition(".")
+    if table == OPERATIONS:
+        return stated_value(load_vector_ops(), rest)
+    return FIELDS[key].default if key in FIELDS else None
 
 
 def is_chip_file(name_or_path: str) -> bool:
@@ -389,11 +419,35 @@ def _base(path: Path, base: Any, within: tuple[str, ...]) -> Mapping[str, Fact]:
         return {}
     if not isinstance(base, str):
         raise ConfigError(f"{path}: base: expected the name of a chip or of a .toml file, found {base!r}")
-    name_or_path = str(path.parent / base) if base.endswith(".toml") else base
     try:
-        return _facts_of(name_or_path, within)
+        return _facts_of(_base_place(path, base), within)
     except ConfigError as error:
         raise ConfigError(f"{path}: base: {error}") from error
+
+
+def _base_place(path: Path, base: str) -> str:
+    """Return the chip that a file names as its base; files count from that one's folder."""
+    return str(path.parent / base) if base.endswith(".toml") else base
+
+
+def chip_files(name_or_path: str) -> list[Path]:
+    """Return the files that state a chip, its own and then those of its bases, as far as they are there.
+
+    Pipes are left alone: what they have can be read once.
+    """
+    found = list[Path]()
+    # What cannot be read, or is no chip, is for who loads it to say.
+    with suppress(ConfigError):
+        while True:
+            path = Path(name_or_path) if is_chip_file(name_or_path) else _shipped_path(resolve_chip_name(name_or_path))
+            if path in found or not path.is_file():
+                break
+            found.append(path)
+            base = _read(path).get("base")
+            if not isinstance(base, str):
+                break
+            name_or_path = _base_place(path, base)
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -450,7 +504,7 @@ def _check_source(where: str, confidence: str, source: str, note: str) -> None:
 
 
 def _check_complete(facts: Mapping[str, Fact], where: str) -> None:
-    """Refuse a chip with quantities missing, or with some that contradict each other."""
+    """Refuse a chip with quantities missing."""
     # No value is ever filled in by code: a default would be a number about a chip without a source. What has one in
     # Chip is a part that is not there.
     needed = [key for key, field in FIELDS.items() if field.is_required]
@@ -458,6 +512,3 @@ def _check_complete(facts: Mapping[str, Fact], where: str) -> None:
     if missing:
         shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise ConfigError(f"{where}: {len(missing)} missing: {shown}; give them or name another chip as base")
-    capacity, *rates = (facts[key].value if key in facts else 0 for key in _CMEM_KEYS)
-    if capacity and not all(rates):
-        raise ConfigError(f"{where}: cmem: expected bandwidths above 0 where cmem.capacity_bytes is, found {rates!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,10 +14,14 @@ if TYPE_CHECKING:
 
 
 class CustomCall(msgspec.Struct, frozen=True):
-    """What a user said of a target: its values, ``numerics(instruction, *operands)``, and its ``cost``, or neither."""
+    """What a user said of a target: its values, ``numerics(instruction, *operands)``, and its ``cost``, or neither.
+
+    ``mark`` tells one registration from all others, those of other processes too.
+    """
 
     numerics: Callable[..., Any] | None = None
     cost: Callable[..., Any] | None = None
+    mark: str = msgspec.field(default_factory=lambda: os.urandom(8).hex())
 
 
 REGISTERED: dict[str, CustomCall] = {}

@@ -24,7 +24,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module, with_devices, with_own_names
 from tpusim.ir.ops import OPERATIONS
-from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, LONGEST_US, SEED, check_count, is_number
+from tpusim.limits import COMPUTED_DEVICES, COUNT, DEVICES, LONGEST_US, SEED, check_count, check_truth, is_number
 from tpusim.lowering.module import DEFAULT_TRIPS, RULES, lower_module
 from tpusim.pipeline.capacity import check_capacity
 from tpusim.pipeline.chip_choice import (
@@ -149,6 +149,7 @@ def simulate(
     # SimPy is needed by no other stage.
     from tpusim.machine.run import RunOptions, simulate_pod
 
+    warm, allow_overflow = check_truth("warm", warm), check_truth("allow_overflow", allow_overflow)
     rest = default_trip_count, schedule
     own = _lowered(program, chip, topology, overrides, *rest, reuse=reuse)
     lowered, machine, slice_, module, used, _ = own
@@ -309,10 +310,10 @@ def execute(
 
     if precision not in PRECISIONS:
         raise ConfigError(f"precision: expected one of {', '.join(PRECISIONS)}, found {precision!r}")
-    check_count("replicas", replicas, DEVICES)
-    check_count("seed", seed, SEED)
+    replicas = check_count("replicas", replicas, DEVICES)
+    seed = check_count("seed", seed, SEED)
     if max_iterations is not None:
-        check_count("max_iterations", max_iterations, COUNT)
+        max_iterations = check_count("max_iterations", max_iterations, COUNT)
     module = computed_module(program, chip=chip, schedule=schedule)
     if replicas > 1:
         # With the counts of devices: groups may name some that the run has not.
@@ -397,7 +398,7 @@ def _lowered(
     reuse: Reusing = no_reuse,
 ) -> Prepared:
     """Return what ``prepare`` does, of a program that may share its slice with others."""
-    check_count("default_trip_count", default_trip_count, COUNT)
+    default_trip_count = check_count("default_trip_count", default_trip_count, COUNT)
     slice_ = as_topology(topology)
     loaded = load_any(program)
     used = resolved_schedule(loaded, schedule)

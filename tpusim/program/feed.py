@@ -15,7 +15,7 @@ import msgspec
 
 from tpusim.errors import ConfigError
 from tpusim.files import read_text
-from tpusim.limits import FEED_SECONDS, QUEUE_DEPTH, SEED
+from tpusim.limits import FEED_SECONDS, QUEUE_DEPTH, REAL, SEED
 from tpusim.units import seconds_to_ps
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ DEFAULT_DEPTH = 2
 
 _PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3, "s": 1.0}
 # Patterns of what hardly any run is given: texts, which what asks has compiled.
-_TIME = r"(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(ns|us|ms|s)"
-_FORM = r"(?:(constant|normal|exponential):)?([^:]+)(?::([^:]+))?(?::(\d+))?"
+_TIME = r"(?a)(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(ns|us|ms|s)"
+_FORM = r"(?a)(?:(constant|normal|exponential):)?([^:]+)(?::([^:]+))?(?::(\d+))?"
 
 
 class Feed(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ def parse_feed(text: str, depth: int = DEFAULT_DEPTH) -> Feed:
         return Feed(kind="file", times=_times(text), depth=depth)
     kind, third, seed = match[1] or "constant", match[3], match[4]
     # An exponential has no deviation of its own, so that its second figure is the seed.
-    if kind == "exponential" and third is not None and third.isdecimal() and seed is None:
+    if kind == "exponential" and third is not None and re.fullmatch("[0-9]+", third) and seed is None:
         third, seed = None, third
     deviation = _seconds(third) if third else 0.0
     if deviation is None or (kind != "normal" and third):
@@ -77,10 +77,9 @@ def _seconds(text: str) -> float | None:
 def _times(path: str) -> tuple[float, ...]:
     forms = "expected 50us, normal:50us:5us:7, exponential:50us:7 or a file"
     lines = read_text(path, f"no pace of the host: {forms}").split()
-    try:
-        times = tuple(float(line) / 1e6 for line in lines)
-    except ValueError as error:
-        raise ConfigError(f"{path}: expected one time per line in microseconds: {error}") from error
+    if wrong := next((line for line in lines if not re.fullmatch(REAL, line)), ""):
+        raise ConfigError(f"{path}: expected one time per line in microseconds, found {wrong!r:.80}")
+    times = tuple(float(line) / 1e6 for line in lines)
     for time in times:
         if fault := FEED_SECONDS.fault(time):
             raise ConfigError(f"{path}: {fault}")

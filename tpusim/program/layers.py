@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from tpusim.errors import ConfigError, ProgramError
 from tpusim.files import read_text, shown_name
@@ -45,7 +46,7 @@ class Convolution(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse what is no image."""
         for key in self.__struct_fields__:
-            check_count(f"convolution: {key}", getattr(self, key), SIDE)
+            structs.force_setattr(self, key, check_count(f"convolution: {key}", getattr(self, key), SIDE))
 
     @property
     def positions(self) -> tuple[int, int]:
@@ -66,8 +67,8 @@ class RowWise(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what nothing can be drawn from."""
-        check_count("row-wise sparsity: group", self.group, SIDE._replace(what="a number of rows", least=2))
-        check_count("row-wise sparsity: seed", self.seed, _SEED)
+        for key, limit in (("group", SIDE._replace(what="a number of rows", least=2)), ("seed", _SEED)):
+            structs.force_setattr(self, key, check_count(f"row-wise sparsity: {key}", getattr(self, key), limit))
 
     def kept(self, columns: int) -> list[int]:
         """Return for each column how many are kept of each group, from NumPy's old generator, as SCALE-Sim has it."""
@@ -100,7 +101,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.name, str):
             raise ConfigError(f"layer: name: expected a text, found {self.name!r:.80}")
         for key in ("m", "n", "k"):
-            check_count(f"layer {self.name!r}: {key}", getattr(self, key), _EXTENT)
+            structs.force_setattr(self, key, check_count(f"layer {self.name!r}: {key}", getattr(self, key), _EXTENT))
         if not _is_sparsity(self.kept):
             expected = "a tuple (N, M) of whole numbers, N from 1 to M"
             raise ConfigError(f"layer {self.name!r}: kept: expected {expected}, found {self.kept!r:.80}")

@@ -23,6 +23,10 @@ class Effect(NamedTuple):
     high: float
 
 
+EFFECT_COLUMNS = ("figure", "program", "parameter", "low", "high")
+"""Of the table of effects."""
+
+
 def effects(rows: Rows, spec: Spec, figure: str) -> list[Effect]:
     """Return what each axis that takes several values does to a figure, by points that differ in nothing else.
 
@@ -46,7 +50,7 @@ def effect_table(rows: Rows, spec: Spec, figures: Iterable[str]) -> list[dict[st
     programs = list(dict.fromkeys(row["program"] for row in rows))
     parts = {"": rows} | {name: [row for row in rows if row["program"] == name] for name in programs}
     return [
-        {"figure": figure, "program": name, "parameter": one.axis, "low": 100 * one.low, "high": 100 * one.high}
+        dict(zip(EFFECT_COLUMNS, (figure, name, one.axis, 100 * one.low, 100 * one.high), strict=True))
         for figure in figures
         for name, part in parts.items()
         for one in effects(part, spec, figure)

@@ -86,7 +86,8 @@ def borrower(executor: Executor, jobs: int | None) -> Callable[[], Opened]:
 def opener(name: str, jobs: int | None) -> Callable[[], Opened]:
     """Return a function that opens an executor by name, as often as the last one broke.
 
-    ``""`` is processes, as many as there are cores unless ``jobs`` says otherwise, or with one job this process;
+    ``""`` is processes, as many as there are cores unless ``jobs`` says otherwise, or with one job, and in a worker of
+    a pool, this process;
     ``dask:ADDRESS`` and ``ray:ADDRESS`` are clusters, ``dask:local`` a Dask cluster on this machine. Raises ConfigError
     for another name, or where the package of a cluster is missing.
     """
@@ -99,7 +100,8 @@ def opener(name: str, jobs: int | None) -> Callable[[], Opened]:
 
 def _processes(address: str, jobs: int | None) -> Opened:
     count = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or os.cpu_count() or 1
-    if count == 1:
+    # A worker of a pool may have no processes of its own: Python would refuse them by an assertion.
+    if count == 1 or multiprocessing.current_process().daemon:
         return InProcess(), 1
     # Not forked: this process may have threads, and what they hold would stay held.
     context = multiprocessing.get_context("spawn")

@@ -15,7 +15,7 @@ from tpusim.cost.area import area_mm2
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fields import read_value
-from tpusim.hardware.load import load_chip, override_chip
+from tpusim.hardware.load import changed_chip, check_chip, load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.hardware.units import stated_value
 from tpusim.ir.module import Module
@@ -158,11 +158,14 @@ def _base(module: Module | Program | TpusimError, chip: str, topology: str | Non
 def _machine(spec: Spec, base: Chip, setting: Setting) -> tuple[dict[str, Any], Chip]:
     """Return a machine's figures by key, in the types of the keys, and the machine."""
     found = {key: read_value(key, value, stated_value(base, key), "study") for key, value in setting.items()}
-    chip = override_chip(base, found) if found else base
+    chip = changed_chip(base, found)
     for key in spec.derive_order:
         value = spec.derive[key].value(partial(value_of, found, chip))
         found[key] = read_value(key, value, stated_value(base, key), "study")
-        chip = override_chip(chip, {key: found[key]})
+        chip = changed_chip(chip, {key: found[key]})
+    # Not before: what is worked out may be what a figure of an axis needs beside it.
+    if chip is not base:
+        check_chip(chip)
     return found, chip
 
 

@@ -12,9 +12,10 @@ from tpusim.study.axes import Axis, Setting
 from tpusim.study.points import Point, base_digests, is_allowed, merged, points_at
 from tpusim.study.programs import digest
 from tpusim.study.spec import Spec
-from tpusim.study.store import version
+from tpusim.study.store import TRIALS, version
 from tpusim.study.study import Study
 from tpusim.study.table import Row, rows_of, written_row
+from tpusim.study.work import registrations
 
 OBJECTIVES = ("time_us", "energy_j", "all_devices_energy_j", "average_power_w", "area_mm2", "cost_usd")
 """Columns that a search can make small."""
@@ -63,7 +64,7 @@ def _optuna() -> Any:
 
 def key_of(spec: Spec, objectives: Sequence[str]) -> str:
     """Return what a search's trials are kept under: all that their figures follow from."""
-    programs = [(program.digest, program.variables) for program in spec.programs]
+    programs = [(program.digest, program.variables, *registrations(program)) for program in spec.programs]
     derive = sorted((key, expression.text) for key, expression in spec.derive.items())
     constraints = [expression.text for expression in spec.constraints]
     rules = derive, constraints, spec.settings
@@ -74,7 +75,7 @@ def _trials(optuna: Any, study: Study, objectives: Sequence[str]) -> Any:
     """Return Optuna's study, the one of before where there is one whose figures follow from the same."""
     folder = study.folder
     return optuna.create_study(
-        storage=f"sqlite:///{folder / 'optuna.sqlite'}" if folder else None,
+        storage=f"sqlite:///{folder / TRIALS}" if folder else None,
         study_name=key_of(study.spec, objectives),
         directions=["minimize"] * len(objectives),
         load_if_exists=True,

@@ -16,7 +16,7 @@ from tpusim.errors import ConfigError, did_you_mean
 from tpusim.files import read_toml
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fields import FIELDS, TEXT_KEYS, WORKED_OUT, check_key, field_of
-from tpusim.limits import COUNT, check_count
+from tpusim.limits import COUNT, check_count, check_truth
 from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.schedules import check_schedule
 from tpusim.study.axes import Axis, read_axis
@@ -189,17 +189,9 @@ def _beside(chip: str, folder: Path) -> str:
 
 def _settings(table: Mapping[str, Any], where: str) -> RunSettings:
     """Return what a study's table says of all points."""
+    warm, overflow = (check_truth(f"{where}: {key}", table.get(key, False)) for key in ("warm", "allow_overflow"))
     trips = table.get("default_trip_count", DEFAULT_TRIPS)
-    check_count(f"{where}: default_trip_count", trips, COUNT)
-    return RunSettings(_flag(table, "warm", where), _flag(table, "allow_overflow", where), trips)
-
-
-def _flag(table: Mapping[str, Any], key: str, where: str) -> bool:
-    found = table.get(key, False)
-    # Of other values "false" would be true.
-    if not isinstance(found, bool):
-        raise ConfigError(f"{where}: {key}: expected true or false, found {found!r}")
-    return found
+    return RunSettings(warm, overflow, check_count(f"{where}: default_trip_count", trips, COUNT))
 
 
 def _programs(sources: Any, axes: Sequence[Axis], folder: Path) -> list[ProgramText]:

@@ -17,7 +17,7 @@ from tpusim.study.points import Point, points_of
 from tpusim.study.spec import Spec, make_spec, read_spec
 from tpusim.study.store import Store, key_of
 from tpusim.study.table import FIGURES, Row, frame_of, rows_of
-from tpusim.study.work import Outcome
+from tpusim.study.work import Outcome, registrations
 
 Progress = Callable[[int, int], None]
 """Called with how many points of how many are done."""
@@ -32,8 +32,9 @@ class Study:
     ``folder``. Outcomes are kept in the folder ``store`` as they come, and taken from there. ``executor`` is any
     executor of ``concurrent.futures``, or a text as ``tpusim sweep --executor`` takes it; by default ``jobs``
     processes, one for each core, so that a script that makes a study has to guard its own beginning
-    (``if __name__ == "__main__":``) or set ``jobs=1``. Without ``reuse`` each point is worked out by itself. Raises
-    ConfigError, with the nearest known key, for what is no study.
+    (``if __name__ == "__main__":``) or set ``jobs=1``. Without ``reuse`` each point is worked out by itself. Programs
+    with custom calls that are registered (``register_custom_call``) run in this process and are not kept, as no other
+    one knows their costs. Raises ConfigError, with the nearest known key, for what is no study.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Study:
                 raise ConfigError(f"study: expected a file or what it would say, found {source!r:.80}")
             self.spec = make_spec({**(source or {}), **table}, Path(folder))
         if jobs is not None:
-            check_count("jobs", jobs, PROCESSES)
+            jobs = check_count("jobs", jobs, PROCESSES)
         self._open = opener(executor, jobs) if isinstance(executor, str) else borrower(executor, jobs)
         self.folder = Path(store) if store is not None else None
         self._store = Store(self.folder)
@@ -86,20 +87,28 @@ class Study:
     def outcomes(self, points: Sequence[Point]) -> list[Outcome]:
         """Return the outcomes of some points, from the store or worked out now."""
         keys = {id(point): key_of(point) for point in points}
-        self._outcomes |= self._store.found(key for key in keys.values() if key not in self._outcomes)
+        # What it has run it knows, also once its store is closed.
+        if new := [key for key in keys.values() if key not in self._outcomes]:
+            self._outcomes |= self._store.found(new)
         missing = {keys[id(point)]: point for point in points if keys[id(point)] not in self._outcomes}
+        own = {id(point) for point in missing.values() if registrations(point.program)}
         done = len(points) - len(missing)
 
         def record(found: Sequence[tuple[Point, Outcome]]) -> None:
             nonlocal done
             new = {keys[id(point)]: outcome for point, outcome in found}
-            self._store.put(new)
+            # What follows from a function of the caller's no other process would find.
+            self._store.put({keys[id(point)]: outcome for point, outcome in found if id(point) not in own})
             self._outcomes |= new
             done += len(found)
             self._progress(done, len(points))
 
         record([(point, Outcome(status="error", message=point.fault)) for point in missing.values() if point.fault])
-        Execution(self._open, record, reuse=self._reuse).run(p for p in missing.values() if not p.fault)
+        to_run = [point for point in missing.values() if not point.fault]
+        Execution(self._open, record, reuse=self._reuse).run(point for point in to_run if id(point) not in own)
+        if own:
+            # Workers know of no such function, and it may return something else the next time.
+            Execution(opener("", 1), record, reuse=False).run(point for point in to_run if id(point) in own)
         return [self._outcomes[keys[id(point)]] for point in points]
 
     @property

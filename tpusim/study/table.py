@@ -60,10 +60,10 @@ def _row(point: Point, outcome: Outcome) -> Row:
     }
 
 
-def write_csv(rows: Sequence[Row], path: str | Path) -> None:
-    """Write rows as CSV, whole or not at all."""
+def write_csv(rows: Sequence[Row], path: str | Path, columns: Sequence[str] = ()) -> None:
+    """Write rows as CSV, whole or not at all; ``columns`` are those of a table that may have no rows."""
     with whole_file(path) as beside, beside.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
+        writer = csv.DictWriter(file, list(rows[0]) if rows else columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 

@@ -6,6 +6,7 @@ import gc
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from threading import Thread
@@ -20,11 +21,13 @@ from tpusim.analysis.utilisation import op_activities, utilisation
 from tpusim.cost.models.registry import allow_plugin
 from tpusim.errors import CapacityError, TpusimError, fault_text
 from tpusim.hardware.chip import Chip
+from tpusim.ir.custom_calls import REGISTERED
 from tpusim.ir.module import Module
 from tpusim.limits import COLLECTED_OBJECTS
 from tpusim.pipeline.reuse import Reuse, Reusing, no_reuse
 from tpusim.pipeline.stages import read_program, simulate
 from tpusim.program.module import Program
+from tpusim.semantics.infer.custom_calls import registrations_of
 from tpusim.study.programs import ProgramText
 from tpusim.study.spec import RunSettings
 
@@ -98,6 +101,26 @@ def _outcome(program: ProgramText, job: Job, reuse: Reusing) -> Outcome:
     # A fault of ours at one point is told of there, and costs no other one its time.
     except Exception as error:
         return Outcome(status="fault", message=" ".join(fault_text(error, then="; ").split()))
+
+
+def registrations(program: ProgramText) -> tuple[str, ...]:
+    """Return the marks of what this process has registered, and no other one knows, that a program's times follow from.
+
+    Of a program that cannot be read there are none.
+    """
+    return _registrations(program, tuple((name, one.mark) for name, one in REGISTERED.items()))
+
+
+# Asked of each point.
+@lru_cache(maxsize=_KEPT_PROGRAMS)
+def _registrations(program: ProgramText, known: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Return the same of what is ``known`` by name."""
+    try:
+        loaded = _loaded(program) if known else None
+    except TpusimError:
+        return ()
+    # The steps of a lowered program have their costs.
+    return registrations_of(loaded) if isinstance(loaded, Module) else ()
 
 
 def _first_line(error: Exception) -> str:

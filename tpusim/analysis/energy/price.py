@@ -40,6 +40,8 @@ def run_cost(chip: Chip, total_ps: int, devices: int, price: float | None = None
     price = listed_price(chip) if price is None else price
     if price is None:
         return None
+    # Of NumPy's numbers the narrow ones have fewer digits than what is made of them.
+    price, tokens = float(price), float(tokens)
     chips = devices / chip.devices_per_chip
     hours = total_ps / PS_PER_SECOND / SECONDS_PER_HOUR
     return Cost(usd_per_chip_hour=price, price_date=date, chips=chips, usd=price * chips * hours, tokens=tokens)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 
 from tpusim.analysis.busy import Values, busy_over_time
 from tpusim.analysis.energy.power import mean_watts
+from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import ICI, UNITS
 from tpusim.report.lanes import Lanes
@@ -110,9 +112,22 @@ def _window(run: Timeline, window_us: tuple[float, float] | None) -> tuple[int, 
     """Return the drawn part in picoseconds; a run that takes no time still has a width."""
     if window_us is None:
         return 0, max(1, run.total_ps)
+    if fault := window_fault(run, window_us):
+        raise ConfigError(f"window_us: {fault}")
     # Cut to the run before they are rounded: an end may be infinite.
-    first_ps, last_ps = (round(min(run.total_ps, max(0.0, at_us * PS_PER_US))) for at_us in window_us)
+    first_ps, last_ps = (round(min(run.total_ps, at_us * PS_PER_US)) for at_us in window_us)
     return first_ps, max(first_ps + 1, last_ps)
+
+
+def window_fault(run: Timeline, window_us: Any) -> str:
+    """Return what is wrong with a part of a run that is to be drawn, or nothing."""
+    times = tuple(window_us) if isinstance(window_us, Iterable) else ()
+    is_pair = len(times) == 2 and all(isinstance(at, Real) for at in times)
+    run_us = run.total_ps / PS_PER_US
+    if is_pair and 0 <= times[0] < min(times[1], run_us):
+        return ""
+    found = f"{times[0]:g} to {times[1]:g}" if is_pair else f"{window_us!r:.80}"
+    return f"expected a part of the run's {run_us:,.2f} us, found {found}"
 
 
 def _draw_unit(ax: Axes, y: float, edges: Values, shares: Values, colour: str) -> None:

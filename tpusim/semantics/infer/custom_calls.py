@@ -8,10 +8,11 @@ Source: programs compiled ahead of time; XLA, approx_topk and the TPU compiler's
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
-from tpusim.ir.custom_calls import registered_for
-from tpusim.ir.module import Instruction
+from tpusim.ir.custom_calls import REGISTERED, registered_for
+from tpusim.ir.module import Instruction, Module
 from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, leaves
 
 _MATRICES: Final = (
@@ -27,6 +28,16 @@ _HANDED_ON: Final = frozenset(
 )
 _LEAST_RANK: Final = dict.fromkeys(_MATRICES, 2) | dict.fromkeys((*_WORDS, *_SAME), 0) | {"PartialReduce": 1, "TopK": 1}
 """By target the dimensions that its first operand has at least."""
+_COMPILERS: Final = frozenset(_LEAST_RANK) | _HANDED_ON | {"AllocateBuffer", "ConcatBitcast"}
+"""Targets of which compiling may put calls into any program."""
+
+
+def registrations_of(module: Module) -> tuple[str, ...]:
+    """Return the marks of all registrations that a module's times may follow from, those of calls still to be made."""
+    every = chain.from_iterable(computation.instructions for computation in module.computations)
+    calls = (one for one in every if "custom_call_target" in one.attributes)
+    found = [registered_for(call) for call in calls] + [REGISTERED.get(target) for target in _COMPILERS]
+    return tuple(sorted({one.mark for one in found if one}))
 
 
 def call_fault(call: Instruction, operands: Sequence[Shape], result: Shape) -> str:
