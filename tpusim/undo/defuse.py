@@ -20,9 +20,10 @@ from tpusim.ir.ops import (
     async_phase,
     long_form,
 )
+from tpusim.semantics.aliasing import JOIN
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 from tpusim.undo.pairs import begun
-from tpusim.undo.slices import JOIN, put_together
+from tpusim.undo.slices import put_together
 from tpusim.undo.unmix import unmix
 from tpusim.undo.views import joined, plain_view
 
