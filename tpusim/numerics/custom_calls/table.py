@@ -22,7 +22,7 @@ from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, registr
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import pack, unpack
 from tpusim.semantics.aliasing import JOIN, joined_in_order
-from tpusim.semantics.device_groups import INWARD, OUTWARD
+from tpusim.semantics.device_groups import ASYNC_DONE, ASYNC_START, INWARD, OUTWARD
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
@@ -161,10 +161,10 @@ def _crossing(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 target("AllocateBuffer", "PrepareAsyncCallStart")(lambda site, instruction, operands: zeros(instruction.shape))
 target("PrepareAsyncCallDone")(lambda site, instruction, operands: TOKEN)
 # What the collective gave stands second among what the start returned.
-target("AsyncCollectiveDone")(lambda site, instruction, operands: operands[1])
+target(ASYNC_DONE)(lambda site, instruction, operands: operands[1])
 
 
-@target("AsyncCollectiveStart")
+@target(ASYNC_START)
 def _async_collective(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return what the collective took, what it gave, and handles: beside the core it is done when it starts."""
     # The operand is the collective, which stands in the same computation and takes a parameter of it.
