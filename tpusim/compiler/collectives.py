@@ -175,17 +175,26 @@ def _split(graph: Graph, node: Node) -> Node:
 def _with_starts(order: list[Node], starts: dict[Node, Node]) -> list[Node]:
     """Return an order with each start right behind what it sends, and what reads where it writes.
 
-    An end stands before what waits for it, to write over what is sent; others are left to stand before their users.
+    An end stands before what waits for it, to write over what is sent, and right before the start that sends it on;
+    others are left to stand before their users.
     """
     ends = {InstructionName(node.name): end for node, start in starts.items() for end in start.users}
-    behind: dict[Node | None, list[Node]] = {}
     place = {node: number for number, node in enumerate(order)}
     by_name = {InstructionName(node.name): node for node in order}
+    ahead: dict[Node, list[Node]] = {}
+    behind: dict[Node | None, list[Node]] = {}
     for start in starts.values():
         earlier = [by_name[name] for name in start.attributes.get(BEFORE, ()) if name in by_name and name not in ends]
-        behind.setdefault(max([*start.operands, *earlier], key=lambda node: place.get(node, -1)), []).append(start)
+        last = max([*start.operands, *earlier], key=lambda node: place.get(node, -1))
+        # What the one before brought is sent on ahead of what takes it too, which then runs meanwhile.
+        sent = [end for end in ends.values() if end in start.operands]
+        takers = [place[user] for end in sent for user in end.users if user in place and user not in starts]
+        if takers and min(takers) > place.get(last, -1):
+            ahead.setdefault(order[min(takers)], []).extend([*sent, start])
+        else:
+            behind.setdefault(last, []).append(start)
     found: list[Node] = []
     for node in order:
-        for one in () if node in starts else (node, *behind.get(node, ())):
+        for one in () if node in starts else (*ahead.get(node, ()), node, *behind.get(node, ())):
             found += [*(ends[name] for name in one.attributes.get(BEFORE, ()) if name in ends), one]
     return found
