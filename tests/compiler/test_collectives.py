@@ -51,6 +51,34 @@ def test_a_permute_starts_behind_what_it_sends_and_ends_before_its_user():
     assert module.entry.instructions[done].name in user.operands
 
 
+RING = """HloModule ring, replica_count=2
+
+ENTRY main {
+  x = f32[1024,1024] parameter(0)
+  w = f32[1024,1024] parameter(1)
+  a = f32[1024,1024] collective-permute(x), channel_id=1, source_target_pairs={{0,1},{1,0}}
+  b = f32[1024,1024] collective-permute(a), channel_id=2, source_target_pairs={{0,1},{1,0}}
+  y = f32[1024,1024] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  z = f32[1024,1024] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT both = (f32[1024,1024], f32[1024,1024]) tuple(y, z)
+}
+"""
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_what_a_permute_brought_is_sent_on_ahead_of_its_user(swapped):
+    """The product of what came runs while the next permute does, whichever of the two products comes first.
+
+    Source: a ring of products compiled ahead of time for v5e, of which each hides the next permute.
+    """
+    module = compiled(RING.replace("tuple(y, z)", "tuple(z, y)") if swapped else RING)
+    assert check(module) == []
+    names = [i.name for i in module.entry if "permute" in i.opcode or i.opcode == "dot"]
+    sent = ["collective-permute-start", "collective-permute-done", "collective-permute-start.1"]
+    waited = ["collective-permute-done.1", "z"]
+    assert names == [*sent, "y", *waited] if not swapped else [*sent, *waited, "y"]
+
+
 @pytest.mark.parametrize("name", ["gathered", "reduced"])
 def test_the_others_keep_the_core_waiting(name):
     """As those of 33 programs compiled ahead of time, without flags, for v5e, v5p, v6e and v7x."""

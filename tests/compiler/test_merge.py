@@ -1,4 +1,4 @@
-"""Pass 2: equal loops and branches are one, whatever their computations are called. Source: XLA, HloCSE."""
+"""Pass 2: equal loops, branches and collectives are one, however their computations are called. Source: XLA, HloCSE."""
 
 from __future__ import annotations
 
@@ -132,3 +132,51 @@ def test_loops_over_numbers_that_are_left_out_stay_apart():
     line = "m.N = f32[8] constant({...})  y.N = f32[8] add(x.N, m.N)"
     made = compiled(twice(line, line), stop_after="simplify").entry
     assert [i.opcode for i in made].count("while") == 2
+
+
+OPERATIONS = {
+    "all-gather": ("f32[16]", "dimensions={0}, use_global_device_ids=true"),
+    "all-reduce": ("f32[8]", "use_global_device_ids=true, to_apply=plus.N"),
+    "reduce-scatter": ("f32[4]", "dimensions={0}, use_global_device_ids=true, to_apply=plus.N"),
+    "all-to-all": ("f32[8]", "dimensions={0}"),
+    "collective-permute": ("f32[8]", "source_target_pairs={{0,1},{1,0}}"),
+}
+PLUS = "plus.N { p.N = f32[] parameter(0)  q.N = f32[] parameter(1)  ROOT s.N = f32[] add(p.N, q.N) }\n"
+
+
+def met(opcode, other=("x", ", channel_id=2")):
+    """Return a program of two collectives, the second of an operand and on a channel of its own, for two devices."""
+    shape, named = OPERATIONS[opcode]
+    groups = "" if "pairs" in named else ", replica_groups={{0,1}}"
+    calls = [
+        f"{opcode}({operand}){channel}{groups}, {named}".replace(".N", f".{number}")
+        for number, (operand, channel) in enumerate([("x", ", channel_id=1"), other])
+    ]
+    if not other[1]:
+        calls[1] = calls[1].replace(", use_global_device_ids=true", "")
+    return f"""HloModule met, num_partitions=2
+{PLUS.replace(".N", ".0")}{PLUS.replace(".N", ".1")}
+ENTRY main {{ x = f32[8] parameter(0)  y = f32[8] negate(x)
+  a = {shape} {calls[0]}
+  b = {shape} {calls[1]}
+  c = {shape} tanh(b)
+  ROOT r = ({shape}, {shape}) tuple(a, c) }}
+"""
+
+
+@pytest.mark.parametrize("opcode", OPERATIONS)
+def test_collectives_that_say_the_same_are_one(opcode):
+    """On two channels, and with what they apply under two names; each device has what it had."""
+    given, made = (compiled(met(opcode), stop_after=step) for step in ("inline", "simplify"))
+    assert check(made) == []
+    assert [[i.opcode for i in module.entry].count(opcode) for module in (given, made)] == [2, 1]
+    inputs = [[np.arange(8, dtype="f4") / 8 + number] for number in range(2)]
+    for one, other in zip(execute(given, inputs), execute(made, inputs), strict=True):
+        assert all(np.array_equal(*pair) for pair in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("other", [("y", ", channel_id=2"), ("x", "")], ids=["an operand", "what groups count"])
+def test_collectives_of_something_else_are_two(other):
+    """Of another array, or among replicas where the first is among partitions."""
+    made = compiled(met("all-reduce", other), stop_after="simplify")
+    assert [i.opcode for i in made.entry].count("all-reduce") == 2

@@ -98,6 +98,30 @@ def test_a_window_over_a_row_takes_each_element_once(instruction):
     assert kernel_named(lower_module_text(module_of(ADD, instruction)), "made").flops == 2048
 
 
+# Their sizes, and how many elements each of 16 * 65 asks for, as XLA has it and by doubling.
+LONG = {"64": ("1x64", 64, 2 * 6), "50": ("1x50 pad=0_0x0_-14", 50, 2 * 6), "three": ("1x3 pad=0_0x0_-61", 3, 3)}
+
+
+@pytest.mark.parametrize(("window", "each", "shared"), LONG.values(), ids=LONG)
+def test_long_windows_share_what_they_have_in_common(window, each, shared):
+    """Which is what the vector unit does of them, and never more than each by itself."""
+    text = module_of(ADD, f"f32[16,65] reduce-window(p, z), window={{size={window}}}, to_apply=c")
+    kernel = kernel_named(lower_module_text(text), "made")
+    assert kernel.flops == 16 * 65 * min(each, shared)
+
+
+def test_strided_windows_share_nothing():
+    """Doubling would need those between them."""
+    text = module_of(ADD, "f32[16,33] reduce-window(p, z), window={size=1x64 stride=1x2}, to_apply=c")
+    assert kernel_named(lower_module_text(text), "made").flops == 16 * 33 * 64
+
+
+def test_windows_along_two_dimensions_are_one_along_each():
+    """First along one, then along the other: each as long as it is, or by doubling."""
+    text = module_of(ADD, "f32[9,121] reduce-window(p, z), window={size=8x8}, to_apply=c")
+    assert kernel_named(lower_module_text(text), "made").flops == 9 * 121 * (2 * 3 + 2 * 3)
+
+
 CALLED = (
     "g{n} {{\n  x = f32[] parameter(0)\n{y}  m = f32[] call({a}), to_apply=g{k}\n"
     "  ROOT v = f32[] call({b}), to_apply=g{k}\n}}\n"

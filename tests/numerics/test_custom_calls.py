@@ -108,6 +108,42 @@ def test_concatenated_buffers_are_one_array():
     np.testing.assert_array_equal(run_ours(text, np.split(x, (64, 128), 1))[0], x)
 
 
+SLICED = """\
+HloModule m, is_scheduled=true
+
+w {
+  p = f32[16,128]{1,0:T(8,128)} parameter(0)
+  ROOT s = f32[8,128]{1,0:T(8,128)S(1)} slice(p), slice={[8:16], [0:128]}
+}
+
+ENTRY e {
+  x = f32[16,128]{1,0:T(8,128)} parameter(0)
+  a = ((f32[16,128]{1,0:T(8,128)}), f32[8,128]{1,0:T(8,128)S(1)}, s32[]) slice-start(x), slice={[8:16], [0:128]}
+  b = ((f32[16,128]{1,0:T(8,128)}), f32[8,128]{1,0:T(8,128)S(1)}, s32[]) slice-start(x), slice={[0:8], [0:128]}
+  c = f32[8,128]{1,0:T(8,128)S(1)} slice-done(a)
+  d = f32[8,128]{1,0:T(8,128)S(1)} slice-done(b)
+  ROOT z = f32[16,128]{1,0:T(8,128)S(1)} custom-call(c, d), custom_call_target="ConcatBitcast"
+}
+"""
+
+
+@pytest.mark.parametrize("start", ["slice-start(x), slice={[8:16], [0:128]}", "async-start(x), calls=w"])
+@pytest.mark.parametrize("listed", ["(c, d)", "(d, c)"])
+def test_slices_of_one_array_are_joined_as_they_lie_in_it(listed, start):
+    """The TPU compiler lists them in the order of their fetches, which may be any."""
+    text = SLICED.replace("(c, d)", listed).replace("slice-start(x), slice={[8:16], [0:128]}", start)
+    x = numbered((16, 128), np.float32)
+    np.testing.assert_array_equal(run_ours(text, [x])[0], x)
+
+
+def test_slices_of_two_arrays_are_joined_as_they_are_listed():
+    """Nothing else says where they lie."""
+    text = SLICED.replace("(x), slice={[0:8]", "(n), slice={[0:8]")
+    text = text.replace("  b =", "  n = f32[16,128]{1,0:T(8,128)} negate(x)\n  b =")
+    x = numbered((16, 128), np.float32)
+    np.testing.assert_array_equal(run_ours(text, [x])[0], np.concatenate([x[8:], -x[:8]]))
+
+
 def test_concatenated_buffers_may_be_bytes():
     """Two pieces of s8 make up an f32 array: in their tiles four rows of 128 share a line of words."""
     whole = numbered((1024,), np.float32)

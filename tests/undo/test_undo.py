@@ -311,6 +311,44 @@ def test_what_comes_in_as_slices_is_used_where_it_was():
     assert [one.opcode for one in module.entry] == ["parameter"]
 
 
+@pytest.mark.parametrize("text", [BYTES, BYTES.replace("(c, d)", "(d, c)")], ids=["as they lie", "turned"])
+def test_slices_are_put_together_in_whatever_order_they_are_listed(text):
+    """The TPU compiler lists them in any, and none of it is left, in HBM or not."""
+    module = parse_module(SourceText("m.hlo", text))
+    assert [one.opcode for one in defuse(module).entry] == ["parameter"]
+    assert [one.opcode for one in unplace(module).entry] == ["parameter"]
+
+
+SIDES = """\
+HloModule m, is_scheduled=true
+
+ENTRY e {
+  x = f32[16,512]{0,1:T(8,128)} parameter(0)
+  a = ((f32[16,512]{0,1:T(8,128)}), f32[16,256]{0,1:T(8,128)S(1)}, u32[]) slice-start(x), slice={[0:16], [256:512]}
+  b = ((f32[16,512]{0,1:T(8,128)}), f32[16,256]{0,1:T(8,128)S(1)}, u32[]) slice-start(x), slice={[0:16], [0:256]}
+  c = f32[16,256]{0,1:T(8,128)S(1)} slice-done(a)
+  d = f32[16,256]{0,1:T(8,128)S(1)} slice-done(b)
+  ROOT z = f32[16,512]{0,1:T(8,128)S(1)} custom-call(c, d), custom_call_target="ConcatBitcast"
+}
+"""
+
+
+def test_slices_of_any_dimension_are_put_together():
+    """They are of the one that is outermost in memory."""
+    module = parse_module(SourceText("m.hlo", SIDES))
+    for undone in (defuse(module), unplace(module)):
+        assert [one.opcode for one in undone.entry] == ["parameter"]
+
+
+def test_slices_that_leave_something_out_stay_joined_as_they_lie():
+    """By themselves they no longer say that they are parts of one array."""
+    text = SIDES.replace("f32[16,512]{0,1:T(8,128)}", "f32[16,1024]{0,1:T(8,128)}")
+    module = parse_module(SourceText("m.hlo", text))
+    x = np.arange(16 * 1024, dtype=np.float32).reshape(16, 1024)
+    for undone in (defuse(module), unplace(module)):
+        assert np.array_equal(execute(undone, [x]), x[:, :512])
+
+
 STARTED = """\
 HloModule m, is_scheduled=true, num_partitions=2
 

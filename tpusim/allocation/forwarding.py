@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.ir.module import Instruction, wrapped_opcode
 from tpusim.ir.ops import IN_PLACE, async_parts, async_phase
-from tpusim.semantics.aliasing import joins_operands
+from tpusim.semantics.aliasing import joined_in_order, joins_operands
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.shape import Shape, TupleShape, element_begins, node_count, nodes
 
@@ -105,7 +105,8 @@ def _custom_call(frame: Frame, instruction: Instruction) -> Nodes | None:
     if not joins_operands(instruction):
         return None
     made = frame.liveness.value(instruction, instruction.shape)
-    joined = [number for part in _operands(frame, instruction) for number in part]
+    order = joined_in_order(frame.module, frame.computation, instruction)
+    joined = [number for at in order for part in frame.values[instruction.operands[at]] for number in part]
     frame.liveness.values[made[0]].joins = tuple(frame.liveness.values[number] for number in joined)
     return [made]
 

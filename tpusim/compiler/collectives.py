@@ -23,7 +23,7 @@ from tpusim.compiler.kernels.places import BEFORE, waits
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import InstructionName
-from tpusim.ir.ops import ON_RINGS
+from tpusim.ir.ops import ON_RINGS, VIEWS
 from tpusim.semantics.combining import sole_opcode
 from tpusim.semantics.device_groups import stated_groups
 from tpusim.semantics.infer.types import one_or_tuple
@@ -175,17 +175,37 @@ def _split(graph: Graph, node: Node) -> Node:
 def _with_starts(order: list[Node], starts: dict[Node, Node]) -> list[Node]:
     """Return an order with each start right behind what it sends, and what reads where it writes.
 
-    An end stands before what waits for it, to write over what is sent; others are left to stand before their users.
+    An end stands before what waits for it, to write over what is sent; others are left to stand before their users, and
+    so is what only names their results.
     """
     ends = {InstructionName(node.name): end for node, start in starts.items() for end in start.users}
-    behind: dict[Node | None, list[Node]] = {}
+    of = _named(order, ends.values())
     place = {node: number for number, node in enumerate(order)}
     by_name = {InstructionName(node.name): node for node in order}
+    used: dict[Node, int] = {}
+    for number, node in enumerate(order):
+        for end in () if node in starts or node in of else (of[each] for each in node.operands if each in of):
+            used.setdefault(end, number)
+    around: dict[Node, tuple[list[Node], list[Node]]] = {node: ([], []) for node in order}
     for start in starts.values():
         earlier = [by_name[name] for name in start.attributes.get(BEFORE, ()) if name in by_name and name not in ends]
-        behind.setdefault(max([*start.operands, *earlier], key=lambda node: place.get(node, -1)), []).append(start)
+        last = max([place.get(node, -1) for node in (*start.operands, *earlier) if node not in of], default=-1)
+        # What the one before brought is sent on ahead of what takes it too, which then runs meanwhile.
+        first = min([used[of[each]] for each in start.operands if of.get(each) in used], default=-1)
+        if max(first, last) >= 0:
+            around[order[max(first, last)]][first <= last].append(start)
     found: list[Node] = []
     for node in order:
-        for one in () if node in starts else (node, *behind.get(node, ())):
+        before, behind = around[node]
+        for one in () if node in starts or node in of else (*before, node, *behind):
             found += [*(ends[name] for name in one.attributes.get(BEFORE, ()) if name in ends), one]
     return found
+
+
+def _named(order: Iterable[Node], ends: Iterable[Node]) -> dict[Node, Node]:
+    """Return by node the end whose result it is or names."""
+    of = {end: end for end in ends}
+    for node in order:
+        if (node.opcode in VIEWS or node.opcode == "get-tuple-element") and node.operands[0] in of:
+            of[node] = of[node.operands[0]]
+    return of

@@ -20,7 +20,7 @@ from tpusim.nesting import depth_first
 from tpusim.program.steps import Algorithm, AnyStep, Collective, Wait
 from tpusim.semantics.aliasing import behind_views
 from tpusim.semantics.contexts import Context
-from tpusim.semantics.device_groups import device_groups, device_pairs
+from tpusim.semantics.device_groups import ASYNC_DONE, ASYNC_START, device_groups, device_pairs
 from tpusim.semantics.marks import BY_SLICE
 from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.semantics.scalars import table_of
@@ -160,9 +160,6 @@ def algorithm_of(collective: Instruction) -> Algorithm | None:
     )
 
 
-START, DONE = "AsyncCollectiveStart", "AsyncCollectiveDone"
-
-
 def collective_part(scope: Scope, fusion: Instruction) -> tuple[AnyStep, ...]:
     """Return what a fusion does with its collectives: starts, runs or awaits them; nothing where they only go on."""
     computation, collectives = _held(scope, fusion)
@@ -172,7 +169,7 @@ def collective_part(scope: Scope, fusion: Instruction) -> tuple[AnyStep, ...]:
 def _steps(scope: Scope, fusion: Instruction, computation: Computation, collective: Instruction) -> tuple[AnyStep, ...]:
     """Return what a fusion does with one collective, which stands in ``computation``."""
     called = scope.module[fusion.attributes["calls"]]
-    if _calls(called, START):
+    if _calls(called, ASYNC_START):
         # (operands, results, flags): inside the fusion nothing says in which memory the result will be.
         elements = fusion.shape.elements if isinstance(fusion.shape, TupleShape) else ()
         count = len(collective.operands)
@@ -184,7 +181,7 @@ def _steps(scope: Scope, fusion: Instruction, computation: Computation, collecti
         scatters = collective.opcode == "all-reduce" and computation.root.opcode == "dynamic-slice"
         kind = "reduce-scatter" if scatters else collective_kind(collective.opcode)
         return (collective_step(scope, fusion, computation, collective, kind=kind),)
-    return (Wait(**scope.label(fusion, "wait"), needs=(started,)),) if _calls(called, DONE) else ()
+    return (Wait(**scope.label(fusion, "wait"), needs=(started,)),) if _calls(called, ASYNC_DONE) else ()
 
 
 def is_fed(scope: Scope, fusion: Instruction) -> bool:
@@ -256,7 +253,7 @@ def _starts(scope: Scope, instructions: tuple[Instruction, ...], channel: int) -
 
 
 def _is_start(scope: Scope, instruction: Instruction) -> bool:
-    return instruction.opcode == "fusion" and _calls(scope.module[instruction.attributes["calls"]], START)
+    return instruction.opcode == "fusion" and _calls(scope.module[instruction.attributes["calls"]], ASYNC_START)
 
 
 def _channel(scope: Scope, fusion: Instruction) -> int | None:
@@ -299,10 +296,10 @@ def _handed_from(scope: Scope, value: Instruction, indices: list[int]) -> str | 
 def _results(called: Computation, fusion: Instruction) -> list[tuple[Instruction, Shape]]:
     """Return what a fusion writes, each with its shape outside."""
     root, shape = called.root, fusion.shape
-    if root.opcode == "custom-call" and root.attributes.get("custom_call_target") == DONE:
+    if root.opcode == "custom-call" and root.attributes.get("custom_call_target") == ASYNC_DONE:
         return []
     elements = shape.elements if isinstance(shape, TupleShape) else ()
-    if root.opcode == "custom-call" and root.attributes.get("custom_call_target") == START:
+    if root.opcode == "custom-call" and root.attributes.get("custom_call_target") == ASYNC_START:
         # A start returns the operands of the collective first; of the rest nothing is made here.
         return list(zip(called.operands_of(called[root.operands[0]]), elements, strict=False))
     return list(zip(called.operands_of(root), elements, strict=True)) if root.opcode == "tuple" else [(root, shape)]

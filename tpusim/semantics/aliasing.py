@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from tpusim.ir.attributes import SliceDimension
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import IN_PLACE, VIEWS
+from tpusim.ir.ops import IN_PLACE, VIEWS, async_parts, async_phase
 from tpusim.nesting import walk_nested
 from tpusim.shapes.shape import leaves
 
 _Walk: TypeAlias = Generator[str, dict[int, int], dict[int, int]]
 """A walk of a fused computation, which yields the names of those in it, and is sent their updates."""
 
+JOIN = "ConcatBitcast"
+"""The custom call whose result is its operands' buffers, side by side."""
+
+Bounds: TypeAlias = tuple[SliceDimension, ...]
+
 
 def joins_operands(instruction: Instruction) -> bool:
     """Return whether an instruction only joins its operands: its result lies where they do, side by side."""
-    # The compiler brings a large array in as slices, so that each can begin as soon as there is room for it.
-    return instruction.attributes.get("custom_call_target") == "ConcatBitcast"
+    return instruction.attributes.get("custom_call_target") == JOIN
 
 
 def behind_views(computation: Computation, value: Instruction) -> Instruction:
@@ -101,3 +106,78 @@ def _parameter_behind(computation: Computation, name: str) -> int | None:
     while value.opcode in VIEWS or (value.opcode == "fusion" and (0, 0) in _attribute(value)):
         value = computation[value.operands[0]]
     return value.immediate if value.opcode == "parameter" and isinstance(value.immediate, int) else None
+
+
+# Arrays that come into a fast memory slice by slice, since each can begin as soon as there is room for it. Instructions
+# of a module and nodes of a draft have their operands in different forms: what gets one is given how to find others.
+
+
+class _Step(Protocol):
+    """An instruction, or a node of a draft."""
+
+    @property
+    def opcode(self) -> str:
+        """What it does."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """How it does it."""
+
+
+S = TypeVar("S", bound=_Step)
+
+
+class Cut(NamedTuple):
+    """A slice: of what array, and which part of it."""
+
+    source: Any
+    bounds: Bounds
+
+
+def begun(step: S, operands_of: Callable[[S], Sequence[S]]) -> tuple[S, list[S]]:
+    """Return the start that an update or a done goes on with, and all operands, those that came with updates too."""
+    late = list[S]()
+    while async_phase(step.opcode) != "start":
+        # What comes with an update comes behind the operands of the start.
+        step, *more = operands_of(step)
+        late = more + late
+    return step, [*operands_of(step), *late]
+
+
+def cut_at(done: S, operands_of: Callable[[S], Sequence[S]], alone_in: Callable[[str], S | None]) -> Cut | None:
+    """Return of what an asynchronous slice is that ends in an instruction; None for any other.
+
+    ``alone_in`` gives the instruction that a computation is, of nothing but its parameters, or None.
+    """
+    if async_phase(done.opcode) != "done":
+        return None
+    start, operands = begun(done, operands_of)
+    short = async_parts(start.opcode)
+    if short:
+        return Cut(operands[0], start.attributes["slice"]) if short[0] == "slice" else None
+    wrapped = alone_in(start.attributes["calls"])
+    return Cut(operands[0], wrapped.attributes["slice"]) if wrapped and wrapped.opcode == "slice" else None
+
+
+def side_by_side(cuts: Sequence[Cut | None]) -> list[int]:
+    """Return the numbers of joined operands in the order in which they lie, from what each is a slice of.
+
+    Slices of one array lie as they do in the array: the TPU compiler lists them in any order. Of anything else nothing
+    but the list tells.
+    """
+    numbers = list(range(len(cuts)))
+    found = [cut for cut in cuts if cut]
+    if len(found) < len(cuts) or any(cut.source is not found[0].source for cut in found):
+        return numbers
+    return sorted(numbers, key=lambda number: [part.start for part in found[number].bounds])
+
+
+def joined_in_order(module: Module, computation: Computation, join: Instruction) -> list[int]:
+    """Return the numbers of what an instruction joins in the order in which the operands lie."""
+
+    def alone_in(name: str) -> Instruction | None:
+        root, parameters = module[name].root, module[name].parameters
+        return root if root.operands == tuple(parameter.name for parameter in parameters) else None
+
+    joined = computation.operands_of(join)
+    return side_by_side([cut_at(done, computation.operands_of, alone_in) for done in joined])

@@ -35,6 +35,13 @@ INWARD: Final = "xla.sdy.GlobalToLocalShape"
 OUTWARD: Final = "xla.sdy.LocalToGlobalShape"
 """The custom call whose results are the whole of what its operands are a device's parts of."""
 
+ASYNC_START: Final = "AsyncCollectiveStart"
+"""The custom call of the TPU compiler in a fusion whose collective begins beside the core: what it takes, room for what
+it will give, and handles."""
+
+ASYNC_DONE: Final = "AsyncCollectiveDone"
+"""The custom call in a fusion whose collective, begun elsewhere, ends: its result is what that gave."""
+
 _NUMBER = re.compile(r"\b\d{1,9}\b")
 _PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 _PAIR = r"\{\s*(\d+)\s*,\s*(\d+)\s*\}"
@@ -83,6 +90,17 @@ def device_groups(module: Module, collective: Instruction) -> Groups:
         count = module.partition_count
         return tuple(tuple(r * count + p for r in group for p in range(count)) for group in groups)
     return _devices_of(module, groups, mode == CROSS_PARTITION)
+
+
+def are_turns(groups: Groups, starts: Sequence[float | None], size: int, whole: int) -> bool:
+    """Return whether each device takes the part of a ``size`` that is its turn in its group, and these are the whole.
+
+    ``starts`` are where the parts begin, by device; None is not known.
+    """
+    if any(len(group) * size != whole for group in groups):
+        return False
+    turns = ((device, turn) for group in groups for turn, device in enumerate(group))
+    return all(device < len(starts) and starts[device] == turn * size for device, turn in turns)
 
 
 def device_pairs(module: Module, collective: Instruction) -> Pairs:

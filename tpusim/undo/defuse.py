@@ -8,7 +8,7 @@ from typing import Any
 
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import Raw
-from tpusim.ir.module import Instruction, Literal, Module
+from tpusim.ir.module import Instruction, Module
 from tpusim.ir.ops import (
     ASYNC_DONES,
     COMPILED,
@@ -20,9 +20,11 @@ from tpusim.ir.ops import (
     async_phase,
     long_form,
 )
+from tpusim.semantics.aliasing import JOIN
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
+from tpusim.undo.collectives import make_at_end, unwritten, with_scatters
 from tpusim.undo.pairs import begun
-from tpusim.undo.slices import JOIN, put_together
+from tpusim.undo.slices import put_together
 from tpusim.undo.unmix import unmix
 from tpusim.undo.views import joined, plain_view
 
@@ -44,9 +46,10 @@ def defuse(module: Module) -> Module:
     What the compiler rewrote stays rewritten: products are convolutions, maxima of rows are windows. Raises
     UnsupportedError for views that take tiles apart.
     """
-    draft = Draft(module)
+    draft = Draft(with_scatters(module))
     for graph in draft.graphs.values():
         graph.sequence = []
+    make_at_end(draft)
     for graph in draft.reachable():
         for node in graph.order():
             whole = put_together(graph, node)
@@ -164,15 +167,8 @@ def _custom_call(graph: Graph, node: Node) -> Node | None:
     return rule(graph, node) if rule else None
 
 
-def _unwritten(graph: Graph, node: Node) -> Node:
-    """Return an array for one that was only given room."""
-    dtype = node.array.dtype
-    zero = graph.add("constant", ArrayShape(dtype), immediate=Literal("false" if dtype.name == "pred" else "0"))
-    return graph.add("broadcast", node.shape, [zero], {"dimensions": ()})
-
-
 _CUSTOM_CALLS: dict[str, Callable[[Graph, Node], Node | None]] = {
-    "AllocateBuffer": _unwritten,
+    "AllocateBuffer": lambda graph, node: unwritten(graph, node.array),
     "AssumeGatherIndicesInBound": lambda graph, node: node.operands[0],
     JOIN: joined,
 }

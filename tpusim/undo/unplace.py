@@ -44,7 +44,7 @@ def _unmoved(graph: Graph, node: Node) -> Node | None:
         return source if _in_hbm(source.shape) == _in_hbm(node.shape) and _is_on_chip(source) else None
     part = sliced(graph, node)
     if part is not None and _is_on_chip(node):
-        return graph.add("slice", node.shape, [part[0]], {"slice": part[1]}, like=node)
+        return graph.add("slice", node.shape, [part.source], {"slice": part.bounds}, like=node)
     return None
 
 

@@ -19,7 +19,7 @@ from tpusim.compiler.place.room import Room
 from tpusim.compiler.place.spaces import in_space, match_fusion
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.ops import CONTROL_FLOW
+from tpusim.ir.ops import CONTROL_FLOW, VIEWS
 from tpusim.semantics.infer.types import U32
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.layout import SYNC_FLAG_SPACE
@@ -212,7 +212,20 @@ class _Line:
         source = operand.source
         while source.opcode == "get-tuple-element":
             source = source.operands[0].source
-        return max(self.at[source] + 1, len(self.graph.parameters))
+        # A permute runs beside the core up to where its result is first used.
+        there = self._first_use(source) if source.opcode == "collective-permute" else self.at[source] + 1
+        return max(there, len(self.graph.parameters))
+
+    def _first_use(self, node: Node) -> int:
+        """Return the number of the first node that uses an array, or a view of it."""
+        todo, first = list(node.users), len(self.nodes)
+        while todo:
+            user = todo.pop()
+            if user.opcode in VIEWS or user.opcode == "get-tuple-element":
+                todo += user.users
+            else:
+                first = min(first, self.at.get(user, first))
+        return first
 
     def _take(self, operand: Node, begin: int, end: int, last: int) -> None:
         """Take the room of a copy from node ``begin`` to ``last``, and of HBM's time before ``end``."""

@@ -1,9 +1,10 @@
 """Part of pass 2: one node stands for all that compute the same of the same operands.
 
 What they run may have other names: loops over the same are one, and branches. What does something besides computing is
-never the same as another, nor is what runs it.
+never the same as another, nor is what runs it; but of collectives of the same array one is enough, on whatever channel.
 
-Source: XLA, HloCSE, which compares what is called by what it says.
+Source: XLA, HloCSE, which compares what is called by what it says; programs compiled ahead of time for v5e, of equal
+all-reduces, all-gathers and permutes on channels of their own.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 from tpusim.draft import Graph, Node
 from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import CALLS
+from tpusim.ir.ops import CALLS, COLLECTIVES
 
 _ABOUT = frozenset({"metadata", "frontend_attributes", "origin"})
 """Attributes that say where a node comes from, not what it computes."""
+
+_CHANNEL = "channel_id"
 
 
 class Alike:
@@ -51,7 +54,10 @@ class Alike:
     def said(self, node: Node) -> tuple[object, ...]:
         """Return what a node says besides its operands, as far as it matters for what it computes."""
         text = node.immediate.text if isinstance(node.immediate, Literal) else node.immediate
-        known = ((key, value) for key, value in node.attributes.items() if key not in _ABOUT)
+        # That a collective has a channel says what its groups count; which one it is only where its devices meet.
+        known = (
+            (key, value if key != _CHANNEL else True) for key, value in node.attributes.items() if key not in _ABOUT
+        )
         return text, *((key, repr(self._first_of(value))) for key, value in known)
 
     def _first_of(self, value: Any) -> Any:
@@ -69,11 +75,12 @@ def merge_equal(graph: Graph, alike: Alike) -> bool:
         # Once for all of its operands, of which a node may have thousands.
         if stands_for and any(operand in stands_for for operand in node.operands):
             node.take([stands_for.get(operand, operand) for operand in node.operands])
-        if node.opcode == "parameter" or graph.acts(node):
+        if node.opcode == "parameter" or (graph.acts(node) and node.opcode not in COLLECTIVES):
             continue
         first = seen.setdefault((node.opcode, node.shape, tuple(map(id, node.operands)), alike.said(node)), node)
         if first is not node and not _is_elided(node):
             stands_for[node] = first
+    graph.forget(stands_for)
     graph.root = stands_for.get(graph.root, graph.root)
     return bool(stands_for)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from math import ceil, log2
 
 from tpusim.cost.operations.table import operation_cost
 from tpusim.hardware.chip import Chip
@@ -34,3 +35,11 @@ def computation_cost(module: Module, name: str, chip: Chip) -> Work:
         return known[name]
 
     return walk_nested(cost, name)
+
+
+def by_doubling(size: int) -> int:
+    """Return with how many others an element is combined at most for windows of a size that begin at each.
+
+    As in a scan: windows of twice the length are two of those before, and the size is a sum of such lengths.
+    """
+    return 2 * ceil(log2(size))

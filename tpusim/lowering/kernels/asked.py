@@ -1,7 +1,8 @@
 """Operations that instructions ask for, before padding, with those of the computations that they apply.
 
 Source: XLA, HloCostAnalysis. Unlike there a reduction takes one for each element that goes in, the initial value among
-them; conversions are moves; and transcendental functions are operations like others.
+them, and long windows share what they have in common; conversions are moves; and transcendental functions are
+operations like others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from math import ceil, log2, prod
 
 import msgspec
 
+from tpusim.cost.operations.applied import by_doubling
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Window
 from tpusim.ir.module import Computation, Instruction, Module
@@ -101,12 +103,19 @@ def _reduced(computation: Computation, instruction: Instruction) -> int:
 
 
 def _windowed(computation: Computation, instruction: Instruction) -> int:
-    """Return the elements that windows take in, each once along a dimension that one of them reaches over."""
+    """Return the elements that windows take in, each once along a dimension that one of them reaches over.
+
+    Where windows begin at every place they ask for no more than doubling takes: of thousands of elements each there
+    would be more than the chip could do.
+    """
     (source, *_), (target, *_) = leaves(_operand(computation, instruction, 0)), leaves(instruction.shape)
     window = _window(instruction).dimensions
     # As for a softmax or a running sum: the result for one position serves the next.
     is_whole = [d.size > 1 and d.size >= size for d, size in zip(window, source.dimensions, strict=False)]
-    taps = prod(d.size for d, whole in zip(window, is_whole, strict=True) if not whole)
+    sliding = [d for d, whole in zip(window, is_whole, strict=True) if not whole]
+    taps = prod(d.size for d in sliding)
+    if taps > 1 and all(d.stride == 1 for d in sliding):
+        taps = min(taps, sum(by_doubling(d.size) for d in sliding))
     whole = source.element_count if any(is_whole) else 0
     return whole if whole and taps == 1 else whole + taps * target.element_count
 

@@ -12,7 +12,7 @@ from math import ceil, log2, prod
 
 import msgspec
 
-from tpusim.cost.operations.applied import computation_cost
+from tpusim.cost.operations.applied import by_doubling, computation_cost
 from tpusim.cost.operations.table import operation_cost, wide_array, words_of
 from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, XLU
@@ -245,8 +245,8 @@ def _neighbours(window: WindowDimension, size: int, is_minor: bool) -> int:
     # Registers that lie in one sum after the other: each is the one before, and itself.
     if not is_minor and window.size >= size and max(window.pad_low, window.pad_high) == window.size - 1:
         return min(1, window.size - 1)
-    # By doubling, as in a scan; a stride would skip what that needs.
-    return min(window.size - 1, 2 * ceil(log2(window.size))) if window.stride == 1 else window.size - 1
+    # A stride would skip what doubling needs.
+    return min(window.size - 1, by_doubling(window.size)) if window.stride == 1 else window.size - 1
 
 
 def _shift(site: Site, shape: ArrayShape, dimension: int) -> Work:

@@ -21,7 +21,8 @@ from tpusim.numerics.ops.sorting import topk
 from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, registrar, zeros
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import pack, unpack
-from tpusim.semantics.device_groups import INWARD, OUTWARD
+from tpusim.semantics.aliasing import JOIN, joined_in_order
+from tpusim.semantics.device_groups import ASYNC_DONE, ASYNC_START, INWARD, OUTWARD
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
@@ -160,10 +161,10 @@ def _crossing(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 target("AllocateBuffer", "PrepareAsyncCallStart")(lambda site, instruction, operands: zeros(instruction.shape))
 target("PrepareAsyncCallDone")(lambda site, instruction, operands: TOKEN)
 # What the collective gave stands second among what the start returned.
-target("AsyncCollectiveDone")(lambda site, instruction, operands: operands[1])
+target(ASYNC_DONE)(lambda site, instruction, operands: operands[1])
 
 
-@target("AsyncCollectiveStart")
+@target(ASYNC_START)
 def _async_collective(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return what the collective took, what it gave, and handles: beside the core it is done when it starts."""
     # The operand is the collective, which stands in the same computation and takes a parameter of it.
@@ -176,12 +177,12 @@ def _async_collective(site: Site, instruction: Instruction, operands: list[Any])
     return (source, operands[0], *map(zeros, parts(instruction.shape)[2:]))
 
 
-@target("ConcatBitcast")
+@target(JOIN)
 def _concat_bitcast(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
-    """Return the array whose buffer is the operands' buffers one after the other."""
+    """Return the array whose buffer is the operands' buffers, one after the other as they lie."""
     # Pieces may have another element type and rank than the whole; only their bytes are known to fit.
-    shapes = [array_shape(site.operand(instruction, position).shape) for position in range(len(operands))]
-    buffers = [pack(array, shape) for array, shape in zip(operands, shapes, strict=True)]
+    order = joined_in_order(site.module, site.computation, instruction)
+    buffers = [pack(operands[number], array_shape(site.operand(instruction, number).shape)) for number in order]
     return unpack(np.concatenate(buffers), array_shape(instruction.shape))
 
 
