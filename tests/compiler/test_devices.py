@@ -10,6 +10,7 @@ import pytest
 
 from tests.compiler.programs import SUM, compiled
 from tpusim.pipeline.stages import check, execute
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 
 GROUPS = "replica_groups={{0,1}}"
 SENT = {
@@ -140,3 +141,146 @@ def test_several_sums_that_are_one_are_converted_each_for_itself():
 def test_what_is_combined_in_another_way_is_f32():
     """Nothing says that it would be rounded only once."""
     assert summed("becomes bf16", region="subtract(a, b)") == ["f32", "f32"]
+
+
+ADDED_UP = """HloModule m, replica_count=2
+
+sum {{ a = {dtype}[] parameter(0)  b = {dtype}[] parameter(1)  ROOT c = {dtype}[] {region} }}
+
+body {{
+  state = (s32[], {acc}[4,8], {dtype}[3,8,4]) parameter(0)
+  n = s32[] get-tuple-element(state), index=0
+  one = s32[] constant(1)
+  next = s32[] add(n, one)
+  before = {acc}[4,8] get-tuple-element(state), index=1
+  x = {dtype}[3,8,4] get-tuple-element(state), index=2
+  zero = s32[] constant(0)
+  part = {dtype}[1,8,4] dynamic-slice(x, n, zero, zero), dynamic_slice_sizes={{1,8,4}}
+  own = {dtype}[8,4] reshape(part)
+  summed = {dtype}[8,4] all-reduce(own), replica_groups={{{{0,1}}}}, to_apply=sum
+  {lines}
+  ROOT out = (s32[], {acc}[4,8], {dtype}[3,8,4]) tuple(next, {after}, x)
+}}
+
+condition {{
+  state = (s32[], {acc}[4,8], {dtype}[3,8,4]) parameter(0)
+  n = s32[] get-tuple-element(state), index=0
+  most = s32[] constant(3)
+  ROOT less = pred[] compare(n, most), direction=LT
+}}
+
+ENTRY e {{
+  x = {dtype}[3,8,4] parameter(0)
+  given = {acc}[4,8] parameter(1)
+  number = {acc}[] constant(0)
+  zeros = {acc}[4,8] broadcast(number), dimensions={{}}
+  first = s32[] constant(0)
+  start = (s32[], {acc}[4,8], {dtype}[3,8,4]) tuple(first, {start}, x)
+  end = (s32[], {acc}[4,8], {dtype}[3,8,4]) while(start), condition=condition, body=body
+  result = {acc}[4,8] get-tuple-element(end), index=1
+  ROOT r = ({acc}[4,8], {acc}[4,8]) tuple(result, given)
+}}
+"""
+ADDS = "t = {dtype}[4,8] transpose(summed), dimensions={{1,0}}  w = {acc}[4,8] convert(t)  "
+ADDED = {
+    "from zeros": {"start": "zeros"},
+    "from what is given": {},
+    "as integers": {"dtype": "s32", "acc": "s32"},
+    "in bf16": {"acc": "bf16"},
+    "as s8 and in s32": {"dtype": "s8", "acc": "s32", "stays": True},
+    "as a maximum": {"region": "maximum(a, b)", "stays": True},
+    "scaled": {"lines": ADDS + "s = {acc}[4,8] add(w, w)  after = {acc}[4,8] add(before, s)", "stays": True},
+    "and used": {
+        "lines": ADDS + "after = {acc}[4,8] add(before, w)  u = {acc}[4,8] negate(after)",
+        "after": "u",
+        "stays": True,
+    },
+    "twice": {"lines": ADDS + "a = {acc}[4,8] add(before, w)  after = {acc}[4,8] add(a, w)", "stays": True},
+    "to what is used": {
+        "lines": ADDS + "a = {acc}[4,8] add(before, w)  after = {acc}[4,8] maximum(a, before)",
+        "stays": True,
+    },
+}
+
+
+@pytest.mark.parametrize("how", ADDED)
+def test_what_a_loop_sums_only_to_add_it_up_is_summed_behind_it(how):
+    """In the type in which it is added up, and once; whatever else is done with it keeps it where it is."""
+    case = {"dtype": "f32", "acc": "f32", "region": "add(a, b)", "start": "given", "after": "after"} | ADDED[how]
+    lines = case.get("lines", ADDS + "after = {acc}[4,8] add(before, w)").format(**case).replace("  ", "\n")
+    text = ADDED_UP.format(**case | {"lines": lines})
+    before, made = (compiled(text, stop_after=step) for step in ("inline", "sums"))
+    assert check(made) == []
+    found = [one.shape.dtype.name for one in made.entry if one.opcode == "all-reduce"]
+    assert found == ([] if case.get("stays") else [case["acc"]])
+    assert sum(one.opcode == "all-reduce" for computation in made.computations for one in computation) == 1
+    check_sums(before, made, case["dtype"], case["acc"])
+
+
+def check_sums(before, made, dtype, acc):
+    """Check that two modules give the same, of small whole numbers, which every order of sums gives alike."""
+    rng, types = np.random.default_rng(6), [numpy_dtype(DTYPES[name]) for name in (dtype, acc)]
+    inputs = [
+        [rng.integers(-9, 9, size).astype(each) for size, each in zip(((3, 8, 4), (4, 8)), types, strict=True)]
+        for _ in range(2)
+    ]
+    for one, other in zip(execute(before, inputs), execute(made, inputs), strict=True):
+        np.testing.assert_array_equal(np.float64(one), np.float64(other))
+
+
+PLAIN = ADDED_UP.format(
+    dtype="f32",
+    acc="f32",
+    region="add(a, b)",
+    start="given",
+    after="after",
+    lines=ADDS.format(dtype="f32", acc="f32").replace("  ", "\n") + "after = f32[4,8] add(before, w)",
+)
+OUTER = """outer {
+  around = (s32[], f32[4,8], f32[3,8,4]) parameter(0)
+  m = s32[] get-tuple-element(around), index=0
+  so_far = f32[4,8] get-tuple-element(around), index=1
+  y = f32[3,8,4] get-tuple-element(around), index=2
+  none = s32[] constant(0)
+  begin = (s32[], f32[4,8], f32[3,8,4]) tuple(none, so_far, y)
+  done = (s32[], f32[4,8], f32[3,8,4]) while(begin), condition=condition, body=body
+  all = f32[4,8] get-tuple-element(done), index=1
+  further = s32[] constant(2)
+  after_m = s32[] add(m, further)
+  ROOT out = (s32[], f32[4,8], f32[3,8,4]) tuple(after_m, all, y)
+}
+
+ENTRY"""
+READS = """number = f32[4,8] get-tuple-element(state), index=1
+  one = f32[1,1] slice(number), slice={[0:1], [0:1]}
+  element = f32[] reshape(one)
+  large = f32[] constant(1000)
+  is_small = pred[] compare(element, large), direction=LT
+  is_not_last = pred[] compare(n, most), direction=LT
+  ROOT less = pred[] and(is_small, is_not_last)"""
+STAYS = {
+    "looked at by the condition": ("ROOT less = pred[] compare(n, most), direction=LT", READS),
+    "wanted behind another": ("to_apply=sum", "to_apply=sum, control-predecessors={next}"),
+    "not taken from the loop": ("tuple(result, given)", "tuple(given, given)"),
+}
+
+
+@pytest.mark.parametrize("how", STAYS)
+def test_what_is_needed_in_the_loop_or_not_behind_it_is_summed_in_it(how):
+    """The condition may look at it, a program may want it in its place, or have no use for it."""
+    old, new = STAYS[how]
+    assert old in PLAIN
+    before, made = (compiled(PLAIN.replace(old, new), stop_after=step) for step in ("inline", "sums"))
+    assert "all-reduce" not in made.entry.opcodes
+    check_sums(before, made, "f32", "f32")
+
+
+def test_what_loops_in_loops_add_up_is_summed_behind_all_of_them():
+    """The inner one hands a sum over to the outer one, which adds it up."""
+    text = PLAIN.replace("ENTRY", OUTER).replace(
+        "while(start), condition=condition, body=body", "while(start), condition=condition, body=outer"
+    )
+    before, made = (compiled(text, stop_after=step) for step in ("inline", "sums"))
+    assert check(made) == []
+    assert [computation.name for computation in made.computations if "all-reduce" in computation.opcodes] == ["e"]
+    check_sums(before, made, "f32", "f32")
