@@ -8,6 +8,7 @@ from tpusim.compiler.buffers import allocate_stacks
 from tpusim.compiler.collectives import combine, leave_to_slice, start_early
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.devices.loops import sum_behind_loops
+from tpusim.compiler.devices.selection import select_locally
 from tpusim.compiler.devices.sums import narrow_sums
 from tpusim.compiler.flatten import flatten
 from tpusim.compiler.fuse.run import fuse
@@ -40,6 +41,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("host-memory", name_moves),
     ("simplify", simplify),
     ("sums", sum_behind_loops),
+    ("selections", select_locally),
     ("reshapes", move_reshapes),
     ("decompose", decompose),
     ("space-to-batch", cut_images),
