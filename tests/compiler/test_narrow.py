@@ -69,11 +69,11 @@ def test_what_only_products_take_is_narrow(lines, expected):
          " collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,32}", "u"),
         ("n = s32[] constant(3)\n  c = f32[8,32] slice(t), slice={[0:8], [0:32]}\n"
          "  u = f32[64,32] dynamic-update-slice(t, c, n, n)", "u"),
-        ("u = f32[64,32] all-reduce(t), replica_groups={}, to_apply=sum", "u"),
+        ("u = f32[64,32] collective-permute(t), source_target_pairs={}", "u"),
     ],
 )  # fmt: skip
 def test_what_moves_it_moves_half_as_much(lines, moved):
-    """Through any number of moves; the sum of all devices is one of narrow numbers, as XLA has it."""
+    """Through any number of moves, also to other devices."""
     last = lines.rsplit("\n", 1)[-1].split()[0]
     module = compiled(
         f"{HEAD}  {lines}\n  ROOT y = f32[64,16] dot({last}, w), {DOT}\n}}\n", stop_after="narrow", narrows=True
@@ -92,27 +92,6 @@ def test_what_is_less_is_converted_a_table_or_its_rows(rows, converted):
     module = compiled(f"{HEAD}{taken}  ROOT y = f32[{rows},16] dot(u, w), {DOT}\n}}\n", "v5e", "narrow", narrows=True)
     (convert,) = [i for i in module.entry if i.opcode == "convert"]
     assert convert.operands == (converted,)
-
-
-def test_what_devices_send_is_converted_before():
-    """Though each of them keeps a part only."""
-    sent = "  u = f32[32,32] reduce-scatter(x), replica_groups={{0,1}}, dimensions={0}, to_apply=sum\n"
-    text = f"{HEAD}{sent}  ROOT y = f32[32,16] dot(u, w), {DOT}\n}}\n".replace(
-        "HloModule m", "HloModule m, replica_count=2"
-    )
-    module = compiled(text, "v5e", "narrow", narrows=True)
-    assert check(module) == []
-    (convert,) = [i for i in module.entry if i.opcode == "convert"]
-    assert convert.operands == ("x",)
-
-
-def test_what_devices_combine_in_their_own_way_stays_wide():
-    """A computation of more than one operation is not written anew."""
-    own = "odd { a = f32[] parameter(0)  b = f32[] parameter(1)  c = f32[] add(a, b)  ROOT d = f32[] negate(c) }"
-    lines = f"  u = f32[64,32] all-reduce(t), replica_groups={{}}, to_apply=odd\n  ROOT y = f32[64,16] dot(u, w), {DOT}"
-    module = compiled(HEAD.replace(SUM, f"{SUM}\n{own}") + lines + "\n}\n", "v5e", "narrow", narrows=True)
-    assert check(module) == []
-    assert module.entry["u"].shape.dtype.name == "f32"
 
 
 LOOP = """HloModule m

@@ -306,6 +306,76 @@ def test_short_integers_hold_no_places_further_on():
     assert made.count("dynamic-slice") == 1
 
 
+MAYBE_WRITTEN = """HloModule m
+
+ENTRY e {{
+  c = f32[6,8] parameter(0)
+  u = f32[2,3] parameter(1)
+  at = s32[] parameter(2)
+  p = pred[] parameter(3)
+  other = f32[6,8] tanh(c)
+  mask = pred[6,8] compare(c, other), direction=GT
+  all = pred[6,8] broadcast(p), dimensions={{}}
+  w = f32[6,8] dynamic-update-slice(c, u, at, at)
+  s = f32[6,8] select({choice})
+  ROOT r = (f32[6,8], f32[6,8]) tuple(s, {beside})
+}}
+"""
+
+
+@pytest.mark.parametrize("at", [-9, 0, 3, 5])
+@pytest.mark.parametrize("says", [False, True])
+@pytest.mark.parametrize("choice", ["all, w, c", "all, c, w"])
+def test_what_is_written_or_not_as_a_number_says_is_written_in_place(choice, says, at):
+    """A part of the array is chosen from, not all of it; what would reach over the end is moved back as a whole."""
+    text = MAYBE_WRITTEN.format(choice=choice, beside="other")
+    made = compiled(text, stop_after="simplify").entry
+    (written,) = (one for one in made if one.opcode == "dynamic-update-slice")
+    assert written.name in made.root.operands
+    (chosen,) = (one for one in made if one.opcode == "select")
+    assert chosen.shape.dimensions == (2, 3)
+    numbers = np.arange(48, dtype="f").reshape(6, 8)
+    check_values(text, in0=numbers, in1=-numbers[:2, :3] - 1, in2=np.int32(at), in3=np.bool_(says))
+
+
+@pytest.mark.parametrize(
+    ("choice", "beside"), [("mask, w, c", "other"), ("all, w, other", "other"), ("all, w, c", "w")]
+)
+def test_what_is_chosen_one_by_one_or_kept_besides_is_chosen_from_all(choice, beside):
+    """Or is another array than the one that is written into."""
+    text = MAYBE_WRITTEN.format(choice=choice, beside=beside)
+    (chosen,) = (one for one in compiled(text, stop_after="simplify").entry if one.opcode == "select")
+    assert chosen.shape.dimensions == (6, 8)
+
+
+TABLE = """HloModule m, num_partitions=4, replica_count=2
+
+ENTRY e {{
+  table = {dtype}[4] constant({{{numbers}}})
+  device = u32[] {device}()
+  one = {dtype}[1] dynamic-slice(table, device), dynamic_slice_sizes={{1}}
+  ROOT r = {dtype}[] reshape(one)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "device", "numbers", "left"),
+    [
+        ("s32", "partition-id", "0, 1, 2, 3", ["partition-id", "convert"]),
+        ("u32", "partition-id", "0, 1, 2, 3", ["partition-id"]),
+        ("s32", "partition-id", "0, 1, 0, 1", ["partition-id", "dynamic-slice", "reshape"]),
+        ("s32", "replica-id", "0, 1, 2, 3", ["replica-id", "dynamic-slice", "reshape"]),
+    ],
+)
+def test_a_table_of_the_numbers_of_devices_says_what_they_know(dtype, device, numbers, left):
+    """As libtpu has them; where there are more numbers than devices, or others, they are looked up."""
+    text = TABLE.format(dtype=dtype, device=device, numbers=numbers)
+    before, made = (compiled(text, stop_after=step) for step in ("inline", "simplify"))
+    assert [one.opcode for one in made.entry if one.opcode != "constant"] == left
+    assert execute(made, [[]] * 8) == execute(before, [[]] * 8)
+
+
 @st.composite
 def parts(draw, size):
     """Draw the bounds of a part of so many elements, and how many it has."""

@@ -198,6 +198,16 @@ def test_a_sum_in_bf16_is_rounded_once() -> None:
     assert [float(result) for result in run(program, inputs)] == [258.0] * 3
 
 
+@pytest.mark.parametrize("results", ["f32[]", "(f32[], f32[])"])
+def test_a_sum_of_bf16_in_f32_is_not_rounded(results: str) -> None:
+    """256 + 1 is 257, which bf16 does not have; TPU programs add up what is widened for that alone so."""
+    operands = "x, x" if "," in results else "x"
+    root = f"ROOT r = {results} all-reduce({operands}), replica_groups={{{{0,1}}}}, to_apply=add"
+    module = module_of("x = bf16[] parameter(0)", root, before=ADD)
+    found = run(module, [[np.array(value, ml_dtypes.bfloat16)] for value in (256, 1)])
+    assert [np.float64(result).ravel().tolist() for result in found] == [[257] * (2 if "," in results else 1)] * 2
+
+
 def test_tuples_are_reduced_element_by_element() -> None:
     """Two arrays in one all-reduce, one gathered tuple."""
     b = Builder("m")

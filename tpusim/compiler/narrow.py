@@ -15,19 +15,14 @@ from msgspec import structs
 
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.attributes import ComputationName
 from tpusim.ir.ops import (
-    CHOOSES,
     COLLECTIVES,
     CONTROL_FLOW,
-    ELEMENTWISE,
     HANDED_IN,
     KEEPS_TYPE,
-    ON_RINGS,
     PLAIN_PRODUCTS,
     TUPLES,
 )
-from tpusim.semantics.combining import sole_opcode
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.precision import pass_count
 from tpusim.shapes.dtype import DTYPES
@@ -39,16 +34,16 @@ Place = tuple[Node, int]
 _ALL = -1
 
 _MOVES = {
-    **dict.fromkeys(("abs", "all-gather", "all-reduce", "all-to-all", "broadcast", "collective-permute"), (0,)),
-    **dict.fromkeys(("convert", "copy", "dynamic-slice", "gather", "reduce-scatter", "reshape", "reverse"), (0,)),
-    **dict.fromkeys(("slice", "transpose"), (0,)),
+    **dict.fromkeys(("abs", "all-gather", "all-to-all", "broadcast", "collective-permute", "convert"), (0,)),
+    **dict.fromkeys(("copy", "dynamic-slice", "gather", "reshape", "reverse", "slice", "transpose"), (0,)),
     **dict.fromkeys(("dynamic-update-slice", "maximum", "minimum", "pad"), (0, 1)),
     "clamp": (0, 1, 2),
     "select": (1, 2),
 }
-"""Opcodes whose result is rounded where their operands are, and the numbers of those operands."""
+"""Opcodes whose result is rounded where their operands are, and the numbers of those operands.
 
-_SUMS = ON_RINGS - {"all-gather"}
+In programs compiled ahead of time sums over devices are none: see ``devices.sums``.
+"""
 
 
 def narrow(draft: Draft, target: Target) -> None:
@@ -72,12 +67,10 @@ def _wide_places(node: Node) -> list[Place]:
     return [(node, _ALL)] if _is_wide(node.shape) else []
 
 
-def _moved(draft: Draft, node: Node) -> list[int]:
+def _moved(node: Node) -> list[int]:
     """Return the numbers of the operands that a node only moves or chooses from."""
     if node.opcode == "concatenate":
         return list(range(len(node.operands)))
-    if node.opcode in _SUMS and sole_opcode(draft.graphs, node.attributes["to_apply"]) not in ELEMENTWISE:
-        return []
     # Collectives of several arrays give a tuple.
     return list(_MOVES.get(node.opcode, ())) if isinstance(node.shape, ArrayShape) else []
 
@@ -173,7 +166,7 @@ class _Uses:
             self._rounded.append(place)
         elif user.opcode == "tuple":
             self._goes(place, (user, at))
-        elif at in _moved(self._draft, user) and _wide_places(user):
+        elif at in _moved(user) and _wide_places(user):
             self._goes(place, (user, _ALL))
         elif user.opcode not in CONTROL_FLOW:
             self._wide.append(place)
@@ -210,6 +203,14 @@ def _can_be_narrow(node: Node) -> bool:
     return node.opcode not in KEEPS_TYPE and not node.is_small
 
 
+def _is_less_before(node: Node) -> bool:
+    """Return whether a wide operand is to be converted before a node moves it."""
+    if node.opcode == "gather":
+        return node.operands[0].array.element_count <= node.array.element_count
+    # Links are slower than anything that converts.
+    return node.opcode in COLLECTIVES
+
+
 class _Narrowing:
     """Makes places narrow."""
 
@@ -218,7 +219,6 @@ class _Narrowing:
         self._places = places
         # What each value is in 16 bits.
         self._made: dict[Node, Node] = {}
-        self._applied: dict[str, str] = {}
 
     def run(self, graphs: Iterable[Graph]) -> None:
         for graph in graphs:
@@ -236,9 +236,9 @@ class _Narrowing:
         elif node.opcode in CONTROL_FLOW:
             self._hand_over(graph, node)
         elif node.opcode in PLAIN_PRODUCTS:
-            node.take([self._made[o] if (o, _ALL) in self._places else o for o in node.operands])
-        elif _rounds(node) and (node.operands[0], _ALL) in self._places:
-            graph.replace(node, self._made[node.operands[0]])
+            node.take([self._of(graph, o) if (o, _ALL) in self._places else o for o in node.operands])
+        elif _rounds(node) and (known := self._known(node.operands[0])):
+            graph.replace(node, known)
         if (node, _ALL) in self._places:
             self._make_array(graph, node)
 
@@ -255,28 +255,22 @@ class _Narrowing:
         node.take(operands)
 
     def _make_array(self, graph: Graph, node: Node) -> None:
-        moved = _moved(self._draft, node)
+        moved = _moved(node)
         is_known = any(self._known(node.operands[at]) for at in moved)
         if node.opcode == "convert":
             self._made[node] = self._known(node.operands[0]) or self._of(graph, node)
             return
         is_taken = node.opcode == "get-tuple-element" and (node.operands[0], node.attributes["index"]) in self._places
         if node.opcode not in (*CONTROL_FLOW, "parameter") and not is_taken:
-            if not moved or not (is_known or self._is_less_before(node)):
+            if not moved:
                 self._of(graph, node)
                 return
+            # A kernel converts it as it moves it, where it is needed.
+            if not is_known and not _is_less_before(node):
+                return
             node.take([self._of(graph, o) if at in moved else o for at, o in enumerate(node.operands)])
-            if node.opcode in _SUMS:
-                node.attributes = node.attributes | {"to_apply": self._combiner(node.attributes["to_apply"])}
         node.shape = _narrowed(node.shape)
         self._made[node] = node
-
-    def _is_less_before(self, node: Node) -> bool:
-        """Return whether what a node moves is to be converted before that, where it is no more than the result."""
-        before = sum(node.operands[at].array.element_count for at in _moved(self._draft, node))
-        # Links are slower than anything that converts.
-        is_sent = node.opcode in COLLECTIVES
-        return is_sent or (node.opcode not in CHOOSES and before <= node.array.element_count)
 
     def _known(self, node: Node) -> Node | None:
         """Return what a value is in 16 bits, if there is that already."""
@@ -290,19 +284,6 @@ class _Narrowing:
         if found is None:
             found = self._made[node] = graph.add("convert", _narrowed(node.shape), [node], like=node)
         return found
-
-    def _combiner(self, name: str) -> ComputationName:
-        """Return the computation that combines two numbers of 16 bits as another does numbers of 32."""
-        if name not in self._applied:
-            opcode = sole_opcode(self._draft.graphs, name)
-            made = self._draft.graphs[name]
-            graph = Graph(self._draft, self._draft.fresh(name))
-            scalar = ArrayShape(DTYPES["bf16"])
-            graph.parameters = [graph.add("parameter", scalar, immediate=at) for at in range(len(made.parameters))]
-            graph.root = graph.add(opcode, scalar, graph.parameters)
-            self._draft.graphs[graph.name] = graph
-            self._applied[name] = graph.name
-        return ComputationName(self._applied[name])
 
 
 def _narrowed(shape: Shape) -> ArrayShape:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from tpusim.compiler.buffers import allocate_stacks
 from tpusim.compiler.collectives import combine, leave_to_slice, start_early
 from tpusim.compiler.decompose.run import decompose
+from tpusim.compiler.devices.loops import sum_behind_loops
+from tpusim.compiler.devices.selection import select_locally
+from tpusim.compiler.devices.sums import narrow_sums
 from tpusim.compiler.flatten import flatten
 from tpusim.compiler.fuse.run import fuse
 from tpusim.compiler.host.annotations import name_moves, settle_moves
@@ -38,6 +41,8 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("flatten", flatten),
     ("host-memory", name_moves),
     ("simplify", simplify),
+    ("sums", sum_behind_loops),
+    ("selections", select_locally),
     ("reshapes", move_reshapes),
     ("decompose", decompose),
     ("space-to-batch", cut_images),
@@ -55,6 +60,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("emitters", choose_emitters),
     ("algorithms", leave_to_slice),
     ("order", schedule),
+    ("narrow-sums", narrow_sums),
     ("host-copies", start_moves),
     ("place", place),
     ("scoped", state_scoped),

@@ -515,11 +515,8 @@ CHANGES_TYPE: Final = _named("abs bitcast-convert compare convert imag is-finite
 HANDED_IN: Final = _named("get-tuple-element parameter")
 """Arrays that something else has laid out."""
 
-CHOOSES: Final = _named("abs clamp maximum minimum select")
-"""Element by element, the result is one of the operands, perhaps without its sign."""
-
-KEEPS_TYPE: Final = VIEWS | CALLS_ONE | _named("bitcast-convert custom-call")
-"""The type of what they give is that of bytes which something else has made, or takes."""
+KEEPS_TYPE: Final = VIEWS | CALLS_ONE | _named("all-reduce bitcast-convert custom-call reduce-scatter")
+"""What they give has its type from elsewhere: from bytes, from what has made them, or from the sum that it is."""
 
 PLAIN_PRODUCTS: Final = _named("convolution dot")
 """Products that kernels are made around."""

@@ -23,7 +23,8 @@ from tpusim.numerics.scalar_computation import apply_lifted, binary_opcode
 from tpusim.numerics.site import Meet, Site
 from tpusim.semantics.device_groups import Pairs, device_groups, device_pairs
 from tpusim.semantics.infer.types import parts
-from tpusim.shapes.shape import Shape, TupleShape
+from tpusim.shapes.dtype import numpy_dtype
+from tpusim.shapes.shape import Shape, TupleShape, leaves
 
 Meeting = Generator[Meet, dict[int, Any], Any]
 
@@ -164,7 +165,13 @@ def _folded(site: Site, instruction: Instruction, brought: Sequence[list[Any]]) 
     name = instruction.attributes["to_apply"]
     opcode = binary_opcode(site.module, name)
     if opcode in UFUNCS:
-        return [_folded_by(UFUNCS[opcode], arrays) for arrays in zip(*brought, strict=True)]
+        # A result may be of another type of float than what is brought: a TPU sums bf16 up in f32 on its way.
+        types = [numpy_dtype(leaf.dtype) for leaf in leaves(_result_shape(instruction))]
+        arrays = zip(*brought, strict=True)
+        return [
+            _folded_by(UFUNCS[opcode], each).astype(dtype, copy=False)
+            for each, dtype in zip(arrays, types, strict=True)
+        ]
     # In the order of the group: nothing says that an unknown computation may be reordered.
     folded = list(brought[0])
     for operands in brought[1:]:
@@ -173,13 +180,13 @@ def _folded(site: Site, instruction: Instruction, brought: Sequence[list[Any]]) 
 
 
 def _folded_by(ufunc: np.ufunc, arrays: Sequence[Any]) -> Any:
-    """Return arrays folded by one of NumPy's functions; narrow floats are rounded once, at the end."""
+    """Return arrays folded by one of NumPy's functions, not rounded yet where they are narrow floats."""
     wide = compute_type(arrays[0].dtype)
     kernel = kernel_of(ufunc, wide)
     total = np.atleast_1d(arrays[0].astype(wide))
     for array in arrays[1:]:
         total = np.asarray(kernel(total, np.atleast_1d(array.astype(wide, copy=False))), wide)
-    return total.reshape(arrays[0].shape).astype(arrays[0].dtype, copy=False)
+    return total.reshape(arrays[0].shape)
 
 
 def _one_or_tuple(instruction: Instruction, arrays: Sequence[Any]) -> Any:

@@ -43,7 +43,12 @@ def table_of(computation: Computation, made: Instruction) -> list[int] | None:
     """Return the numbers of a constant array of integers, past copies of it; None for anything else."""
     while made.opcode in SAME_ELEMENTS:
         made = computation[made.operands[0]]
-    text = made.immediate.text if isinstance(made.immediate, Literal) else ""
+    return literal_numbers(made.immediate)
+
+
+def literal_numbers(literal: int | Literal | None) -> list[int] | None:
+    """Return the numbers that a literal of a row of integers writes; None for anything else."""
+    text = literal.text if isinstance(literal, Literal) else ""
     return [int(number) for number in text.strip("{} ").split(",")] if re.fullmatch(_INTEGERS, text) else None
 
 

@@ -17,6 +17,8 @@ from tpusim.draft import Graph, Node
 from tpusim.hardware.units import WORD_BITS
 from tpusim.ir.attributes import SliceDimension
 from tpusim.ir.module import Literal
+from tpusim.ir.ops import DEVICE_IDS
+from tpusim.semantics.scalars import literal_numbers
 from tpusim.shapes.shape import ArrayShape
 
 
@@ -184,6 +186,22 @@ def _joined(graph: Graph, nodes: Sequence[Node], along: int, like: Node) -> Node
     return graph.add("concatenate", shape, nodes, {"dimensions": (along,)}, like=like)
 
 
+@simplifies("dynamic-slice")
+def _own_number(graph: Graph, node: Node) -> Node | None:
+    """What each device finds at its own number in a table of all numbers is its number.
+
+    Source: programs compiled ahead of time, of whatever is sharded along one axis of a mesh; other tables stay.
+    """
+    table, *starts = node.operands
+    if len(starts) != 1 or starts[0].opcode not in DEVICE_IDS or node.array.element_count != 1:
+        return None
+    counted = {"partition-id": "num_partitions", "replica-id": "replica_count"}[starts[0].opcode]
+    if literal_numbers(table.immediate) != list(range(graph.draft.attributes.get(counted, 1))):
+        return None
+    number = graph.add("convert", ArrayShape(node.array.dtype, ()), starts, like=node)
+    return graph.add("reshape", node.shape, [number], like=node)
+
+
 @simplifies("dynamic-update-slice")
 def _overwritten(graph: Graph, node: Node) -> Node | None:
     """What is written over everything is all that there is: it begins at 0, wherever it is told to."""
@@ -191,6 +209,34 @@ def _overwritten(graph: Graph, node: Node) -> Node | None:
     if same_type(node, part):
         return part
     return before if not part.array.element_count and not node.is_dynamic else None
+
+
+@simplifies("select")
+def _written_if(graph: Graph, node: Node) -> Node | None:
+    """What is written into an array or not, as one number says, is written in any case: itself, or what is there.
+
+    The array can then be written in place. Source: programs compiled ahead of time, of a cache that is sharded along
+    what is written, at a place known at run time: partitioning lets one device write, and others keep what they had.
+    """
+    says, *choices = node.operands
+    number = says.operands[0] if says.opcode == "broadcast" else says
+    at = next((at for at in (0, 1) if _is_written(choices[at], choices[1 - at], node)), None)
+    if at is None or number.array.rank or node.is_dynamic:
+        return None
+    before, part, *starts = choices[at].operands
+    sizes = {"dynamic_slice_sizes": part.array.dimensions}
+    there = graph.add("dynamic-slice", part.shape, [before, *starts], sizes, like=node)
+    spread = ArrayShape(number.array.dtype, part.array.dimensions)
+    both = [part, there] if at == 0 else [there, part]
+    says = graph.add("broadcast", spread, [number], {"dimensions": ()}, like=node) if part.array.rank else number
+    chosen = graph.add("select", part.shape, [says, *both], like=node)
+    return graph.clone(choices[at], [before, chosen, *starts])
+
+
+def _is_written(written: Node, before: Node, chosen: Node) -> bool:
+    """Return whether one array is another with a part written into it, and one choice between the two alone uses it."""
+    is_update = written.opcode == "dynamic-update-slice" and written.operands[0] is before
+    return is_update and list(written.users) == [chosen] and not written.is_dynamic
 
 
 @simplifies("scatter")

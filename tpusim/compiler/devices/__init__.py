@@ -1,0 +1,1 @@
+"""What several devices do together, and what could be done before or behind it on each of them."""
