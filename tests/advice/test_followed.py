@@ -116,9 +116,9 @@ def test_what_only_moves_data_moves_all_of_it_at_once(count):
     arguments = array(16384, 1024, dtype="float32"), array(count, 1024, dtype="float32")
     one_by_one = jax.jit(row_by_row, donate_argnums=0)
     promised_ps = promises(one_by_one, *arguments)["batch loops"]
-    at_once = jax.jit(lambda rows, new: rows.at[:count].set(new), donate_argnums=0)
+    at_once = jax.jit(lambda rows, new: jax.lax.dynamic_update_slice(rows, new, (0, 0)), donate_argnums=0)
     assert promised_ps >= 2 * count * 4096 / load_chip("v5e").hbm.bandwidth_bytes_per_second * 1e12
-    assert promised_ps == pytest.approx(takes_ps(at_once, *arguments), rel=0.3)
+    assert promised_ps == pytest.approx(takes_ps(at_once, *arguments), rel=0.15)
 
 
 @pytest.mark.parametrize(
