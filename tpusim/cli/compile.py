@@ -14,7 +14,7 @@ that the TPU compiler leaves it. Of a program that is scheduled already the comp
 it prints what the passes took, made of the program and did with its arrays, and what they did not and why.
 
 Passes, in their order: manual, inline, flatten, host-memory, simplify, reshapes, decompose, space-to-batch, clean-up,
-row-window, host-moves, layouts, buffers, fuse, tuples, combine, copies, widen, emitters, algorithms, order,
+scatter, row-window, host-moves, layouts, buffers, fuse, tuples, combine, copies, widen, emitters, algorithms, order,
 host-copies, place, scoped, collectives, tiles."""
 
 _NOT_TEXT = (".json", ".mlir", ".mlirbc", ".pb")

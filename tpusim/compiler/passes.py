@@ -21,6 +21,7 @@ from tpusim.compiler.manual import localise
 from tpusim.compiler.place.run import place
 from tpusim.compiler.reshapes import move_reshapes
 from tpusim.compiler.row_window import make_row_windows
+from tpusim.compiler.scatter import scatter_sums
 from tpusim.compiler.schedule import follow_what_is_stated, schedule
 from tpusim.compiler.simplify.run import simplify
 from tpusim.compiler.space_to_batch import cut_images
@@ -41,6 +42,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("decompose", decompose),
     ("space-to-batch", cut_images),
     ("clean-up", simplify),
+    ("scatter", scatter_sums),
     ("row-window", make_row_windows),
     ("host-moves", settle_moves),
     ("layouts", assign_layouts),

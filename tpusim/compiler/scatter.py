@@ -1,0 +1,108 @@
+"""A sum over devices of which each keeps its own part becomes a reduce-scatter, which sends half as many bytes.
+
+That is what partitioning leaves of a product over a sharded dimension whose result is sharded as well, and of gradients
+of weights that devices share out. The part that a device keeps has to be its turn in the group, along one dimension,
+and nothing else may take the sum. On a slice where a reduce-scatter is done as a sum, it stays one.
+
+Source: programs compiled ahead of time for v5e, v5p and v6e, on slices of 4 to 256 chips, among all devices and along
+axes of meshes, of bf16 and f32, along rows, columns and the middle dimension of three, in loops too: all have it so but
+where the sum has another user, or the group is all of a slice with two equal sides of four and more, or with three.
+XLA, ReduceScatterCreator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tpusim.compiler.target import Target
+from tpusim.cost.by_slice import way_of
+from tpusim.draft import Draft, Graph, Node
+from tpusim.ir.module import Module
+from tpusim.semantics.device_groups import Groups, device_groups
+from tpusim.semantics.scalars import Budget, Number, Scalars, State
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import ArrayShape
+
+
+class _Cut(NamedTuple):
+    """A sum of which one part is taken, and along which dimension."""
+
+    graph: Graph
+    summed: Node
+    part: Node
+    along: int
+
+
+def scatter_sums(draft: Draft, target: Target) -> None:
+    """Let devices that keep their own part of a sum get no more than that."""
+    cuts = [cut for graph in draft.running() for cut in _cuts(graph)]
+    if not cuts:
+        return
+    module = draft.write()
+    starts = _Starts(module)
+    for cut in cuts:
+        groups = device_groups(module, module[cut.graph.name][cut.summed.name])
+        if _are_turns(starts.of(cut), groups, cut) and not _is_done_as_sum(cut.summed, target, module, groups):
+            _scatter(cut)
+
+
+def _cuts(graph: Graph) -> Iterator[_Cut]:
+    """Yield sums that nothing takes but a slice along one dimension."""
+    for node in graph.order():
+        if node.opcode != "all-reduce" or not isinstance(node.shape, ArrayShape) or node.is_dynamic:
+            continue
+        users = list(node.users)
+        if node is graph.root or [user.opcode for user in users] != ["dynamic-slice"]:
+            continue
+        (part,) = users
+        along = [d for d, size in enumerate(part.array.dimensions) if size != node.array.dimensions[d]]
+        # Older programs have all starts in one vector.
+        if len(along) == 1 and len(part.operands) == 1 + part.array.rank:
+            yield _Cut(graph, node, part, along[0])
+
+
+class _Starts:
+    """Where the parts begin that devices take, found once for all that begin at the same."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+        self._budget = Budget()
+        self._known: dict[Node, list[Number | None]] = {}
+
+    def of(self, cut: _Cut) -> list[Number | None]:
+        """Return by device where its part begins, None where that is not known."""
+        start = cut.part.operands[1 + cut.along]
+        if start not in self._known:
+            computation, partitions = self._module[cut.graph.name], self._module.partition_count
+            ids = (divmod(device, partitions) for device in range(self._module.device_count))
+            states: Iterator[State] = ({"replica-id": replica, "partition-id": partition} for replica, partition in ids)
+            scalars = (Scalars(self._module, computation, state, self._budget) for state in states)
+            self._known[start] = [each.get(start.name) for each in scalars]
+        return self._known[start]
+
+
+def _are_turns(starts: list[Number | None], groups: Groups, cut: _Cut) -> bool:
+    """Return whether each device takes the part that is its turn in its group, and these are all of the sum."""
+    size, whole = cut.part.array.dimensions[cut.along], cut.summed.array.dimensions[cut.along]
+    if any(len(group) * size != whole for group in groups):
+        return False
+    turns = ((device, turn) for group in groups for turn, device in enumerate(group))
+    return all(device < len(starts) and starts[device] == turn * size for device, turn in turns)
+
+
+def _is_done_as_sum(summed: Node, target: Target, module: Module, groups: Groups) -> bool:
+    """Return whether the slice would have a reduce-scatter done as the sum that it is now."""
+    pod = target.pod(module) if target.pod else None
+    if pod is None:
+        return False
+    return way_of("reduce-scatter", pod, groups[0], physical_bytes(summed.shape)).kind == "all-reduce"
+
+
+def _scatter(cut: _Cut) -> None:
+    graph, summed, part, along = cut
+    attributes = summed.attributes | {"dimensions": (along,)}
+    graph.replace(part, graph.add("reduce-scatter", part.shape, summed.operands, attributes))
+    graph.forget([summed])
+    part.take([])
+    summed.take([])
