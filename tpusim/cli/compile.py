@@ -15,7 +15,7 @@ it prints what the passes took, made of the program and did with its arrays, and
 
 Passes, in their order: manual, inline, flatten, host-memory, simplify, reshapes, decompose, space-to-batch, clean-up,
 scatter, row-window, host-moves, layouts, buffers, fuse, tuples, combine, copies, widen, emitters, algorithms, order,
-host-copies, place, scoped, collectives, tiles."""
+host-copies, place, sums, scoped, collectives, tiles."""
 
 _NOT_TEXT = (".json", ".mlir", ".mlirbc", ".pb")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tpusim.compiler.buffers import allocate_stacks
-from tpusim.compiler.collectives import combine, leave_to_slice, start_early
+from tpusim.compiler.collectives import combine, leave_to_slice, start_early, sum_in_place
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.flatten import flatten
 from tpusim.compiler.fuse.run import fuse
@@ -57,6 +57,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("order", schedule),
     ("host-copies", start_moves),
     ("place", place),
+    ("sums", sum_in_place),
     ("scoped", state_scoped),
     ("collectives", start_early),
     ("tiles", state_tiles),
