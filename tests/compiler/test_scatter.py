@@ -182,6 +182,34 @@ def test_a_whole_slice_scatters_where_the_tpu_compiler_has_it(topology):
     assert step.kind == SLICES[topology]
 
 
+def scattered_on_all(devices):
+    """Return a program of so many devices that scatters what ``on_all`` sums, as ``jax.lax.psum_scatter`` does."""
+    head, _, _ = on_all(devices).partition("  id = ")
+    groups = f"channel_id=1, replica_groups=[1,{devices}]<=[{devices}], use_global_device_ids=true"
+    kept = f"bf16[{8192 // devices},1024]"
+    last = f"  ROOT part = {kept} reduce-scatter(p), {groups}, dimensions={{0}}, to_apply=sum\n}}\n"
+    return head + last
+
+
+@pytest.mark.parametrize("topology", SLICES)
+def test_what_a_program_scatters_over_a_whole_slice_is_summed_where_the_tpu_compiler_sums_it(topology):
+    """The oracle is as above, and what each device keeps is the same."""
+    chip, _, sizes = topology.partition(":")
+    text = scattered_on_all(int(np.prod([int(size) for size in sizes.split("x")])))
+    (step,) = prepare(parse_module(SourceText("text", text)), chip, topology).program.collectives
+    assert step.kind == SLICES[topology]
+
+
+def test_parts_of_what_is_summed_for_a_scatter_are_its_parts():
+    """Each device takes those of its turn: 16 of them, on 4 by 4 chips."""
+    text = scattered_on_all(16).replace("8192", "32").replace("512", "2").replace("1024", "8").replace("bf16", "f32")
+    before, rng = parse_module(SourceText("text", text)), np.random.default_rng(2)
+    after = prepare(before, "v5e", "v5e:4x4").module
+    assert "reduce-scatter" not in opcodes(after)
+    inputs = [[rng.integers(-9, 9, (32, 8)).astype("f4")] for _ in range(16)]
+    np.testing.assert_array_equal(execute(after, inputs), execute(before, inputs))
+
+
 def test_the_slice_that_a_run_has_by_default_counts():
     """16 chips of v5e are 4 by 4, where the sum stays; a group of half of them scatters."""
     whole = parse_module(SourceText("text", on_all(16)))

@@ -2,7 +2,8 @@
 
 That is what partitioning leaves of a product over a sharded dimension whose result is sharded as well, and of gradients
 of weights that devices share out. The part that a device keeps has to be its turn in the group, along one dimension,
-and nothing else may take the sum. On a slice where a reduce-scatter is done as a sum, it stays one.
+and nothing else may take the sum. On a slice where a reduce-scatter is done as a sum it stays one, and what the program
+scatters becomes one, with all the memory that it needs.
 
 Source: programs compiled ahead of time for v5e, v5p and v6e, on slices of 4 to 256 chips, among all devices and along
 axes of meshes, of bf16 and f32, along rows, columns and the middle dimension of three, in loops too: all have it so but
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.target import Target
 from tpusim.cost.by_slice import way_of
 from tpusim.draft import Draft, Graph, Node
@@ -22,7 +24,10 @@ from tpusim.ir.module import Module
 from tpusim.semantics.device_groups import Groups, device_groups
 from tpusim.semantics.scalars import Budget, Number, Scalars, State
 from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape
+
+U32 = DTYPES["u32"]
 
 
 class _Cut(NamedTuple):
@@ -35,11 +40,17 @@ class _Cut(NamedTuple):
 
 
 def scatter_sums(draft: Draft, target: Target) -> None:
-    """Let devices that keep their own part of a sum get no more than that."""
-    cuts = [cut for graph in draft.running() for cut in _cuts(graph)]
-    if not cuts:
+    """Let devices that keep their own part of a sum get no more than that, unless the slice has it done as a sum."""
+    running = draft.running()
+    cuts = [cut for graph in running for cut in _cuts(graph)]
+    scatters = [(graph, node) for graph in running for node in graph.order() if _is_scatter(node)]
+    if not cuts and not scatters:
         return
     module = draft.write()
+    for graph, node in scatters:
+        groups = device_groups(module, module[graph.name][node.name])
+        if _has_turns_in_order(module, groups) and _is_done_as_sum(node.operands[0], target, module, groups):
+            _sum_all(Build(graph, node, target), node, module)
     starts = _Starts(module)
     for cut in cuts:
         groups = device_groups(module, module[cut.graph.name][cut.summed.name])
@@ -91,12 +102,35 @@ def _are_turns(starts: list[Number | None], groups: Groups, cut: _Cut) -> bool:
     return all(device < len(starts) and starts[device] == turn * size for device, turn in turns)
 
 
-def _is_done_as_sum(summed: Node, target: Target, module: Module, groups: Groups) -> bool:
-    """Return whether the slice would have a reduce-scatter done as the sum that it is now."""
+def _is_done_as_sum(array: Node, target: Target, module: Module, groups: Groups) -> bool:
+    """Return whether the slice has a reduce-scatter of an array done as a sum."""
     pod = target.pod(module) if target.pod else None
     if pod is None:
         return False
-    return way_of("reduce-scatter", pod, groups[0], physical_bytes(summed.shape)).kind == "all-reduce"
+    return way_of("reduce-scatter", pod, groups[0], physical_bytes(array.shape)).kind == "all-reduce"
+
+
+def _is_scatter(node: Node) -> bool:
+    return node.opcode == "reduce-scatter" and isinstance(node.shape, ArrayShape) and not node.is_dynamic
+
+
+def _has_turns_in_order(module: Module, groups: Groups) -> bool:
+    """Return whether the turn of each device is its number, which is one of partitions or of replicas."""
+    return groups == (tuple(range(module.device_count)),) and 1 in (module.partition_count, module.replica_count)
+
+
+def _sum_all(build: Build, scattered: Node, module: Module) -> None:
+    """Let devices have all of a sum, and take their parts of it."""
+    graph, (operand,), (along,) = build.graph, scattered.operands, scattered.attributes["dimensions"]
+    named = {name: value for name, value in scattered.attributes.items() if name != "dimensions"}
+    summed = graph.add("all-reduce", operand.shape, [operand], named)
+    number = graph.add("partition-id" if module.replica_count == 1 else "replica-id", ArrayShape(U32))
+    sizes = scattered.array.dimensions
+    starts = {d: build.constant(size if d == along else 0, U32) for d, size in enumerate(sizes)}
+    starts[along] = build.apply("multiply", number, starts[along])
+    graph.replace(scattered, build.dynamic_slice(summed, starts, sizes))
+    graph.forget([scattered])
+    scattered.take([])
 
 
 def _scatter(cut: _Cut) -> None:
