@@ -215,7 +215,7 @@ def _write(walk: _Walk, frame: _Frame, instruction: Instruction, places: list[Pl
 
 def _in_step(module: Module, computation: Computation, instruction: Instruction, number: int, at: int) -> bool:
     """Return whether one operand of an instruction is read in the order in which one result is written."""
-    if instruction.opcode == "sort":
+    if instruction.opcode in ("sort", "all-reduce"):
         return number == at
     if instruction.opcode == "custom-call":
         return in_place_operands(module, instruction).get(at) == number

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.compiler.overwrites import overwrites
 from tests.compiler.programs import compiled
 from tests.machine.collectives import link_rate
 from tpusim.hardware.load import load_chip
-from tpusim.pipeline.stages import check, execute, simulate
+from tpusim.pipeline.stages import check, execute, memory, simulate
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 from tpusim.units import PS_PER_SECOND
@@ -357,3 +358,54 @@ def _check_that_values_stay(text):
     for one, two in zip(before, execute(module, inputs), strict=True):
         np.testing.assert_array_equal(one, two)
     return module
+
+
+OVER = """HloModule over, num_partitions=4
+
+add { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT z = f32[] add(x, y) }
+
+ENTRY main {
+  p = f32[1024,1024] parameter(0)
+  q = f32[1024,1024] parameter(1)
+  a = f32[1024,1024] dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  s = f32[1024,1024] all-reduce(a), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add
+  ROOT r = f32[1024,1024] dot(s, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+MATRIX = 1024 * 1024 * 4
+
+
+def test_what_a_kernel_makes_for_a_sum_is_summed_where_it_lies():
+    """As XLA says of the memory of such programs, which have one array for the two."""
+    module = compiled(OVER, "v3")
+    summed = next(i for i in module.entry if i.opcode == "all-reduce")
+    assert summed.backend_config.aliasing_operands == ((0, 1),)
+    assert overwrites(module) == []
+    use = memory(module, "v3").use
+    # Two arguments, the sum and the result.
+    assert use.peak_hbm_bytes == pytest.approx(4 * MATRIX, rel=0.01)
+
+
+TWO = "r = f32[1024,1024] dot(s, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+GIVEN_AWAY = "over, input_output_alias={ {}: (0, {}, may-alias) },"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OVER.replace("all-reduce(a)", "all-reduce(p)"),
+        OVER.replace("r = f32[1024,1024] dot(s, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}", TWO),
+        OVER.replace("ROOT r = f32[1024,1024] dot(s, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "")
+        .replace("s = ", "ROOT s = "),
+        OVER.replace("ROOT r = f32[1024,1024] dot(s, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+                     "z = s32[] constant(0)\n  u = f32[8,1024] parameter(2)\n"
+                     "  ROOT r = f32[1024,1024] dynamic-update-slice(s, u, z, z)").replace("over,", GIVEN_AWAY),
+    ],
+    ids=["an argument", "read again", "a result", "updated to a result"],
+)  # fmt: skip
+def test_other_sums_have_a_place_of_their_own(text):
+    """Where what is summed is needed longer, or lies elsewhere than the sum has to."""
+    module = compiled(text, "v3")
+    summed = next(i for i in module.entry if i.opcode == "all-reduce")
+    assert summed.backend_config.aliasing_operands == ()
+    assert overwrites(module) == []

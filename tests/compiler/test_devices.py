@@ -209,7 +209,7 @@ def test_what_a_loop_sums_only_to_add_it_up_is_summed_behind_it(how):
     case = {"dtype": "f32", "acc": "f32", "region": "add(a, b)", "start": "given", "after": "after"} | ADDED[how]
     lines = case.get("lines", ADDS + "after = {acc}[4,8] add(before, w)").format(**case).replace("  ", "\n")
     text = ADDED_UP.format(**case | {"lines": lines})
-    before, made = (compiled(text, stop_after=step) for step in ("inline", "sums"))
+    before, made = (compiled(text, stop_after=step) for step in ("inline", "loop-sums"))
     assert check(made) == []
     found = [one.shape.dtype.name for one in made.entry if one.opcode == "all-reduce"]
     assert found == ([] if case.get("stays") else [case["acc"]])
@@ -270,7 +270,7 @@ def test_what_is_needed_in_the_loop_or_not_behind_it_is_summed_in_it(how):
     """The condition may look at it, a program may want it in its place, or have no use for it."""
     old, new = STAYS[how]
     assert old in PLAIN
-    before, made = (compiled(PLAIN.replace(old, new), stop_after=step) for step in ("inline", "sums"))
+    before, made = (compiled(PLAIN.replace(old, new), stop_after=step) for step in ("inline", "loop-sums"))
     assert "all-reduce" not in made.entry.opcodes
     check_sums(before, made, "f32", "f32")
 
@@ -280,7 +280,7 @@ def test_what_loops_in_loops_add_up_is_summed_behind_all_of_them():
     text = PLAIN.replace("ENTRY", OUTER).replace(
         "while(start), condition=condition, body=body", "while(start), condition=condition, body=outer"
     )
-    before, made = (compiled(text, stop_after=step) for step in ("inline", "sums"))
+    before, made = (compiled(text, stop_after=step) for step in ("inline", "loop-sums"))
     assert check(made) == []
     assert [computation.name for computation in made.computations if "all-reduce" in computation.opcodes] == ["e"]
     check_sums(before, made, "f32", "f32")

@@ -9,7 +9,7 @@ import pytest
 from tests.compiler.overwrite_cases import CASES, written_out
 from tests.compiler.programs import compiled
 from tpusim.compiler.passes import PASSES
-from tpusim.pipeline.stages import check
+from tpusim.pipeline.stages import check, memory
 from tpusim.shapes.address import physical_bytes
 
 # Sorts are no kernels, so that each stays what it is; two large values, each brought down to a small one.
@@ -116,3 +116,36 @@ def test_what_is_stated_is_kept_until_there_is_an_order(program, stop_after):
     entry = compiled(EARLY[program], "v5e", stop_after).entry
     waiting = [i.attributes["control-predecessors"] for i in entry if "control-predecessors" in i.attributes]
     assert waiting == [("a",)]
+
+
+STEP = """HloModule step, ALIASES num_partitions=4
+
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY e {
+  x = f32[512,8192] parameter(0)
+WEIGHTS
+  ROOT all = (f32[8192,8192], f32[8192,8192], f32[8192,8192]) tuple(new0, new1, new2)
+}
+"""
+WEIGHT = """
+  w{n} = f32[8192,8192] parameter({at})
+  y{n} = f32[512,8192] {made}(x)
+  g{n} = f32[8192,8192] dot(x, y{n}), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  sum{n} = f32[8192,8192] all-reduce(g{n}), channel_id={at}, replica_groups={{{{0,1,2,3}}}}, use_global_device_ids=true,
+    to_apply=add
+  new{n} = f32[8192,8192] subtract(w{n}, sum{n})
+"""
+
+
+@pytest.mark.parametrize("is_given_away", [True, False])
+def test_weights_are_updated_as_soon_as_their_gradients_are_summed(is_given_away):
+    """As the TPU compiler has the layers of a training step: of all sums one array is there at a time."""
+    weights = [WEIGHT.format(n=n, at=n + 1, made=made) for n, made in enumerate(("tanh", "negate", "exponential"))]
+    aliases = ", ".join(f"{{{n}}}: ({n + 1}, {{}}, may-alias)" for n in range(3))
+    header = f"input_output_alias={{ {aliases} }}," if is_given_away else ""
+    text = STEP.replace("ALIASES", header).replace("WEIGHTS", "".join(weights))
+    module = compiled(text, "v5p")
+    matrix = 8192 * 8192 * 4
+    # The arguments, results that have no place among them, and one gradient.
+    assert memory(module, "v5p").use.peak_hbm_bytes < (3 + (0 if is_given_away else 3) + 1 + 0.5) * matrix

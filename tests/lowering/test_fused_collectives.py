@@ -209,6 +209,31 @@ def test_a_slice_of_an_all_reduce_is_a_reduce_scatter_alone():
     assert (step.kind, step.is_async) == ("reduce-scatter", False)
 
 
+SCATTERED = f"""\
+{ADD}
+%scatter {{
+  %p0 = {X} parameter(0)
+  %p1 = {X} parameter(1)
+  %i = u32[] parameter(2)
+  %r = ({X}, {X}) all-reduce(%p0, %p1), replica_groups={{{{0,1,2,3}}}}, to_apply=%add
+  %zero = u32[] constant(0)
+  %r0 = {X} get-tuple-element(%r), index=0
+  %d0 = {PART} dynamic-slice(%r0, %i, %zero), dynamic_slice_sizes={{64,256}}
+  %r1 = {X} get-tuple-element(%r), index=1
+  %d1 = {PART} dynamic-slice(%r1, %i, %zero), dynamic_slice_sizes={{64,256}}
+  ROOT %d = ({PART}, {PART}) tuple(%d0, %d1)
+}}
+"""
+
+
+def test_slices_of_several_sums_are_a_reduce_scatter_as_well():
+    """What the TPU compiler makes one of small gradients: a tuple of slices."""
+    arguments = f"%x = {X} parameter(0)\n%y = {X} parameter(1)\n%i = u32[] parameter(2)\n"
+    call = f"ROOT %f = ({PART}, {PART}) fusion(%x, %y, %i), kind=kCustom, calls=%scatter"
+    (step,) = lower_text(arguments + call, SCATTERED).steps
+    assert (step.kind, step.n_bytes) == ("reduce-scatter", 2 * 256 * 256 * 4)
+
+
 NEAR = X.replace("}", "S(1)}")
 
 

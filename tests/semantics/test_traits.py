@@ -48,7 +48,7 @@ def test_a_table_is_found_behind_views(view):
     """The numbers of a constant are those of everything that hands it on."""
     module = parse(f"""HloModule m
         ENTRY e {{ k = token[] after-all() c = s32[3] constant({{1, 2, 3}}) ROOT v = s32[3] {view % "c"} }}""")
-    assert table_of(module.entry, module.entry.root) == [1, 2, 3]
+    assert table_of(module.entry, module.entry.root) == (1, 2, 3)
 
 
 def test_a_collective_in_a_fusion_is_not_dead():

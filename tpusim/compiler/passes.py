@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tpusim.compiler.buffers import allocate_stacks
-from tpusim.compiler.collectives import combine, leave_to_slice, start_early
+from tpusim.compiler.collectives import combine, leave_to_slice, start_early, sum_in_place
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.devices.loops import sum_behind_loops
 from tpusim.compiler.devices.selection import select_locally
@@ -25,6 +25,7 @@ from tpusim.compiler.narrow import narrow
 from tpusim.compiler.place.run import place
 from tpusim.compiler.reshapes import move_reshapes
 from tpusim.compiler.row_window import make_row_windows
+from tpusim.compiler.scatter import scatter_sums
 from tpusim.compiler.schedule import follow_what_is_stated, schedule
 from tpusim.compiler.simplify.run import simplify
 from tpusim.compiler.space_to_batch import cut_images
@@ -41,13 +42,14 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("flatten", flatten),
     ("host-memory", name_moves),
     ("simplify", simplify),
-    ("sums", sum_behind_loops),
+    ("loop-sums", sum_behind_loops),
     ("selections", select_locally),
     ("reshapes", move_reshapes),
     ("decompose", decompose),
     ("space-to-batch", cut_images),
     ("narrow", narrow),
     ("clean-up", simplify),
+    ("scatter", scatter_sums),
     ("row-window", make_row_windows),
     ("host-moves", settle_moves),
     ("layouts", assign_layouts),
@@ -63,6 +65,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("narrow-sums", narrow_sums),
     ("host-copies", start_moves),
     ("place", place),
+    ("sums", sum_in_place),
     ("scoped", state_scoped),
     ("collectives", start_early),
     ("tiles", state_tiles),

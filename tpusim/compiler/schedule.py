@@ -1,7 +1,7 @@
 """Pass 9: the kernels get an order, the one of two in which the fewest bytes live at once.
 
 One goes from the result to what it is made of, first operands first. The other takes of all kernels that could run next
-the one that frees most, and of equal ones the first.
+the one that frees most, and of equal ones the first; where as many bytes live it is the one.
 
 Source: XLA, DefaultModuleScheduler: DFSMemoryScheduler and ListMemoryScheduler.
 """
@@ -9,11 +9,12 @@ Source: XLA, DefaultModuleScheduler: DFSMemoryScheduler and ListMemoryScheduler.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from tpusim.compiler.channels import earlier_ends, ends_of, put_behind
-from tpusim.compiler.kernels.places import BEFORE, let_wait, waits
+from tpusim.compiler.kernels.kept import given_away
+from tpusim.compiler.kernels.places import BEFORE, is_made_for, let_wait, results_of, waits
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import FREE, VIEWS
@@ -22,12 +23,12 @@ from tpusim.shapes.shape import ArrayShape
 
 
 def schedule(draft: Draft, target: Target) -> None:
-    """Give every computation that runs as a part of the program the better of the two orders."""
+    """Give every computation that runs as a part of the program the better of the two orders, the second if it is."""
     for graph, ends in ends_of(draft).items():
-        memory, earlier = _Memory(graph), earlier_ends(ends)
+        memory, earlier = _Memory(graph, _given_bytes(draft, graph)), earlier_ends(ends)
         for node, before in waits(draft, memory.nodes).items():
             earlier.setdefault(node, []).extend(before)
-        orders = (put_behind(order, earlier) for order in (memory.nodes, _ListOrder(memory).run()))
+        orders = (put_behind(order, earlier) for order in (_ListOrder(memory).run(), memory.nodes))
         graph.sequence = min(orders, key=memory.peak_bytes)
     draft.attributes["is_scheduled"] = True
 
@@ -47,10 +48,25 @@ def follow_what_is_stated(draft: Draft) -> None:
                 let_wait(node, [one for one in ones if place[one] < place[node]])
 
 
-class _Memory:
-    """What the nodes of a graph make and keep: by node the bytes of its result and the results that it reads."""
+def _given_bytes(draft: Draft, graph: Graph) -> Counter[Node]:
+    """Return by node how much of what it makes lies in arguments that are given away: that takes no other memory."""
+    found = Counter[Node]()
+    if graph is not draft.entry:
+        return found
+    results = results_of(graph)
+    for result in (results[at] for at in given_away(draft)[0] if at < len(results)):
+        made = result.source
+        found[made.operands[0].source if made.opcode == "get-tuple-element" else made] += physical_bytes(result.shape)
+    return found
 
-    def __init__(self, graph: Graph) -> None:
+
+class _Memory:
+    """What the nodes of a graph make and keep: by node the bytes of its result and the results that it reads.
+
+    Of those that lie elsewhere, as ``given`` says, so much takes none. A sum over devices lies where what it sums did.
+    """
+
+    def __init__(self, graph: Graph, given: Mapping[Node, int]) -> None:
         self.nodes = graph.order()
         self.root = graph.root
         self.place = {node: number for number, node in enumerate(self.nodes)}
@@ -58,10 +74,11 @@ class _Memory:
         self.holds: dict[Node, tuple[Node, ...]] = {}
         self.n_bytes: dict[Node, int] = {}
         for node in self.nodes:
-            names_others = node.opcode in VIEWS or node.opcode == "tuple"
+            names_others = node.opcode in VIEWS or node.opcode == "tuple" or _is_sum_in_place(node)
             behind = [held for operand in node.operands for held in self.holds[operand]] if names_others else [node]
             self.holds[node] = tuple(dict.fromkeys(behind))
-            self.n_bytes[node] = 0 if node.opcode in FREE else _made_bytes(node)
+            made = 0 if node.opcode in FREE or names_others else _made_bytes(node)
+            self.n_bytes[node] = max(0, made - given.get(node, 0))
         self.reads = {
             node: tuple(dict.fromkeys(held for operand in node.operands for held in self.holds[operand]))
             for node in self.nodes
@@ -125,6 +142,10 @@ class _ListOrder:
             self.waiting[user] -= 1
             changed.append(user)
         return dict.fromkeys(changed)
+
+
+def _is_sum_in_place(node: Node) -> bool:
+    return node.opcode == "all-reduce" and all(is_made_for(node, at) for at in range(len(node.operands)))
 
 
 def _made_bytes(node: Node) -> int:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from tpusim.hardware.chip import Chip
+from tpusim.hardware.pod import Pod
 from tpusim.ir.module import Module
 from tpusim.program.compilation import Note
 
@@ -19,12 +20,14 @@ Tiles = Callable[[Module, Mapping[str, str]], dict[str, dict[str, Any]]]
 class Target:
     """A chip as the passes see it, and ``notes`` of what they did, for people to read.
 
-    ``tiles`` finds the best tiles of kernels on the chip; without it none are stated. One run of many finds an argument
-    that was fetched ``across_programs``. What products round to 16 bits may be stored so if the target ``narrows``.
+    ``tiles`` finds the best tiles of kernels on the chip; without it none are stated. ``pod`` finds the slice that a
+    module runs on, where that can be told; without it that may be any. One run of many finds an argument that was
+    fetched ``across_programs``. What products round to 16 bits may be stored so if the target ``narrows``.
     """
 
     chip: Chip
     tiles: Tiles | None = None
+    pod: Callable[[Module], Pod | None] | None = None
     across_programs: bool = True
     narrows: bool = True
     notes: list[Note] = field(default_factory=list)

@@ -177,11 +177,17 @@ def _steps(scope: Scope, fusion: Instruction, computation: Computation, collecti
         return (collective_step(scope, fusion, computation, placed, is_async=True),)
     started = _start_of(scope, fusion, collective)
     if not started:
-        # An all-reduce of which each device keeps its slice is a reduce-scatter.
-        scatters = collective.opcode == "all-reduce" and computation.root.opcode == "dynamic-slice"
+        scatters = collective.opcode == "all-reduce" and _gives_slices(computation)
         kind = "reduce-scatter" if scatters else collective_kind(collective.opcode)
         return (collective_step(scope, fusion, computation, collective, kind=kind),)
     return (Wait(**scope.label(fusion, "wait"), needs=(started,)),) if _calls(called, ASYNC_DONE) else ()
+
+
+def _gives_slices(computation: Computation) -> bool:
+    """Return whether each device keeps its slices alone: an all-reduce with such, of several arrays too, scatters."""
+    root = computation.root
+    kept = computation.operands_of(root) if root.opcode == "tuple" else (root,)
+    return all(value.opcode == "dynamic-slice" for value in kept)
 
 
 def is_fed(scope: Scope, fusion: Instruction) -> bool:

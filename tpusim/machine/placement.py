@@ -214,12 +214,17 @@ def _met(groups: Sequence[Sequence[int]], devices: Sequence[int]) -> set[frozens
 
 def stated_slice(program: Program, chip: Chip) -> Topology | None:
     """Return the slice that a program was compiled for, if it says so and there is one of so many devices of a chip."""
-    if not program.topology:
+    return fitting_slice(program.topology, program.devices_needed, chip)
+
+
+def fitting_slice(name: str, devices: int, chip: Chip) -> Topology | None:
+    """Return the slice of a name, which may be empty, if there is one of so many devices of a chip."""
+    if not name:
         return None
-    stated = structs.replace(parse_topology(program.topology), chip="")
+    stated = structs.replace(parse_topology(name), chip="")
     stated = stated if chip.pod.twists else structs.replace(stated, twist="")
     fits = len(stated.sizes) <= max(1, chip.ici.dimensions) and prod(stated.sizes) <= chip.pod.chips
-    return stated if fits and stated.chip_count * chip.devices_per_chip == program.devices_needed else None
+    return stated if fits and stated.chip_count * chip.devices_per_chip == devices else None
 
 
 def devices_needed(programs: Sequence[Program]) -> int:

@@ -11,6 +11,7 @@ from msgspec import structs
 from tpusim.errors import ConfigError, UnsupportedError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.load import load_chip
+from tpusim.hardware.pod import Topology
 from tpusim.ir.module import Module
 from tpusim.limits import RANK
 from tpusim.lowering.module import DEFAULT_TRIPS
@@ -64,9 +65,15 @@ def other_schedules(program: Module | Program, used: str) -> tuple[str, ...]:
 
 
 def with_schedule(
-    module: Module, made_by: Provenance, chip: Chip, schedule: str = "", price: Price | None = None
+    module: Module,
+    made_by: Provenance,
+    chip: Chip,
+    schedule: str = "",
+    price: Price | None = None,
+    *,
+    topology: Topology | None = None,
 ) -> tuple[Module, Provenance]:
-    """Return the scheduled module that runs on a chip, and what made it.
+    """Return the scheduled module that runs on a chip, of a slice if one is given, and what made it.
 
     Without a ``schedule`` a module that has one keeps it, and any other is compiled. In a retiled module arrays lie
     where they did or where our own passes put them, whichever has the lower ``price``, so that more memory does not
@@ -85,7 +92,7 @@ def with_schedule(
 
     if schedule == "compiled":
         with placed(module):
-            compiled = compile_module(front_end_form(module), target_of(chip))
+            compiled = compile_module(front_end_form(module), target_of(chip, topology))
         return compiled, structs.replace(made_by, compiler="tpusim", chip=chip.name, possible=(chip.name,), signs=())
     if not module.is_scheduled:
         place = module.source.name if module.source else module.name

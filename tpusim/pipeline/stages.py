@@ -447,7 +447,7 @@ def _scheduled(
     if named is not module:
         # What is wrong is said with the names of the text.
         verify_module(module)
-    return with_schedule(named, made_by, chip, schedule, price)
+    return with_schedule(named, made_by, chip, schedule, price, topology=topology)
 
 
 def _lower(

@@ -13,6 +13,7 @@ import operator
 import re
 import struct
 from collections.abc import Callable, Container, Sequence
+from functools import lru_cache
 from math import ceil, copysign, floor, fmod, frexp, inf, isfinite, isnan, nan
 from typing import Any
 
@@ -39,17 +40,22 @@ class Unknown(Exception):
     """A scalar depends on something that is not known before the program runs."""
 
 
-def table_of(computation: Computation, made: Instruction) -> list[int] | None:
+def table_of(computation: Computation, made: Instruction) -> tuple[int, ...] | None:
     """Return the numbers of a constant array of integers, past copies of it; None for anything else."""
     while made.opcode in SAME_ELEMENTS:
         made = computation[made.operands[0]]
     return literal_numbers(made.immediate)
 
 
-def literal_numbers(literal: int | Literal | None) -> list[int] | None:
+def literal_numbers(literal: int | Literal | None) -> tuple[int, ...] | None:
     """Return the numbers that a literal of a row of integers writes; None for anything else."""
-    text = literal.text if isinstance(literal, Literal) else ""
-    return [int(number) for number in text.strip("{} ").split(",")] if re.fullmatch(_INTEGERS, text) else None
+    return _integers(literal.text) if isinstance(literal, Literal) else None
+
+
+# Every device of a pod looks for its place in one table, which has a number for each of them.
+@lru_cache(maxsize=16)
+def _integers(text: str) -> tuple[int, ...] | None:
+    return tuple(map(int, text.strip("{} ").split(","))) if re.fullmatch(_INTEGERS, text) else None
 
 
 def literal_number(literal: int | Literal | None) -> Number | None:

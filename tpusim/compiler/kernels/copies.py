@@ -17,7 +17,7 @@ from math import inf
 from tpusim.compiler.flatten import arrays_in, tuple_as
 from tpusim.compiler.kernels.behind import put_writers_behind
 from tpusim.compiler.kernels.branches import let_branches_write
-from tpusim.compiler.kernels.kept import Kept, given_away, state_aliases
+from tpusim.compiler.kernels.kept import Kept, given_away, pair_donors
 from tpusim.compiler.kernels.late import is_read_late
 from tpusim.compiler.kernels.places import (
     Home,
@@ -60,6 +60,7 @@ def _as_tuple(graph: Graph, whole: Node) -> Node:
 
 def copy_what_is_kept(draft: Draft, target: Target) -> None:
     """Give every update in place a target of its own; what is returned and carried has been taken apart."""
+    pair_donors(draft)
     order, running = Order(draft), draft.running()
     loops = [node for graph in running for node in order.of(graph) if node.opcode == "while"]
     bodies = dict.fromkeys(draft.graphs[node.attributes["body"]] for node in loops)
@@ -76,7 +77,6 @@ def copy_what_is_kept(draft: Draft, target: Target) -> None:
             places += _copy_what_takes_arguments(order, graph, given, set())
     places += [place for body in bodies for place in _copy_state(order, body)]
     places += _copy_what_takes_arguments(order, draft.entry, *given_away(draft))
-    state_aliases(order)
     for place in places:
         _wait_for_readers(order, place)
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tpusim.compiler.kernels.places import Home, Order, base_of, home_of, results_of
+from tpusim.compiler.kernels.places import Home, Order, home_of
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.attributes import ParameterAlias
+from tpusim.hardware.units import MemorySpace
+from tpusim.ir.attributes import BufferDonor, ParameterAlias
+from tpusim.semantics.infer.types import indexed_leaves, subshape
+from tpusim.semantics.memory_spaces import space_of
+from tpusim.shapes.address import physical_bytes
+from tpusim.shapes.shape import ArrayShape
 
 
 class Kept:
@@ -62,24 +67,32 @@ def given_away(draft: Draft) -> tuple[dict[int, Home], set[Home]]:
     return aliases, given - set(aliases.values())
 
 
-def state_aliases(order: Order) -> None:
-    """State which results lie in arguments that were given away for whatever use: the two are one buffer.
+def pair_donors(draft: Draft) -> None:
+    """Let results lie in arguments that are given away for whatever use and have as many bytes, first in first.
 
-    Source: XLA, OptimizeInputOutputBufferAlias.
+    Which argument a result is made of does not count: what is read there too late is copied, as for any alias.
+
+    Source: XLA, OptimizeInputOutputBufferAlias; headers of programs compiled for v5e, which pair arrays of other sizes.
     """
-    draft = order.draft
-    donors = given_away(draft)[1]
-    found: dict[tuple[int, tuple[int, ...]], ParameterAlias] = {}
-    for at, result in enumerate(results_of(draft.entry)):
-        base = base_of(order, result)
-        if base in donors:
-            assert base is not None
-            place = int(str(base.node.immediate)), () if base.at is None else (base.at,)
-            found[place] = ParameterAlias((at,) if draft.entry.root.opcode == "tuple" else (), *place)
+    stated, donors = draft.attributes.get("input_output_alias", ()), draft.attributes.get("buffer_donor", ())
+    shapes = {node.immediate: node.shape for node in draft.entry.parameters}
+    fitting: dict[tuple[MemorySpace, int], list[BufferDonor]] = {}
+    for donor in sorted(donors, key=lambda donor: (donor.parameter, donor.parameter_index)):
+        given = subshape(shapes[donor.parameter], donor.parameter_index) if donor.parameter in shapes else None
+        if isinstance(given, ArrayShape):
+            fitting.setdefault(_room_of(given), []).append(donor)
+    taken = {alias.output_index for alias in stated}
+    found: dict[BufferDonor, ParameterAlias] = {}
+    for index, result in indexed_leaves(draft.entry.root.shape):
+        left = fitting.get(_room_of(result)) if isinstance(result, ArrayShape) and index not in taken else None
+        if left:
+            donor = left.pop(0)
+            found[donor] = ParameterAlias(index, donor.parameter, donor.parameter_index)
     if found:
-        left = [
-            one for one in draft.attributes.pop("buffer_donor") if (one.parameter, one.parameter_index) not in found
-        ]
-        stated = (*draft.attributes.get("input_output_alias", ()), *found.values())
-        draft.attributes["input_output_alias"] = tuple(sorted(stated, key=lambda alias: alias.output_index))
-        draft.attributes |= {"buffer_donor": tuple(left)} if left else {}
+        unused = tuple(donor for donor in draft.attributes.pop("buffer_donor") if donor not in found)
+        aliases = sorted((*stated, *found.values()), key=lambda alias: alias.output_index)
+        draft.attributes |= {"input_output_alias": tuple(aliases)} | ({"buffer_donor": unused} if unused else {})
+
+
+def _room_of(array: ArrayShape) -> tuple[MemorySpace, int]:
+    return space_of(array), physical_bytes(array)

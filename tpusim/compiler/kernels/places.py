@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import InstructionName
-from tpusim.ir.ops import FREE, IN_PLACE, VIEWS
+from tpusim.ir.ops import FREE, IN_PLACE, USES_FAST_MEMORY, VIEWS
 from tpusim.shapes.shape import ArrayShape
 
 BEFORE = "control-predecessors"
@@ -200,6 +200,13 @@ def handed_over(node: Node) -> Node:
 def results_of(graph: Graph) -> list[Node]:
     """Return what a graph returns: the elements of its root, if that is a tuple."""
     return list(elements_of(graph.root))
+
+
+def is_made_for(user: Node, at: int) -> bool:
+    """Return whether an operand is all that a kernel makes, and ``user`` alone takes it, once."""
+    operand = user.operands[at]
+    is_own = operand.opcode in USES_FAST_MEMORY | IN_PLACE and list(operand.users) == [user]
+    return is_own and user.operands.count(operand) == 1
 
 
 def has_place(node: Node) -> bool:

@@ -196,7 +196,7 @@ def _own_number(graph: Graph, node: Node) -> Node | None:
     if len(starts) != 1 or starts[0].opcode not in DEVICE_IDS or node.array.element_count != 1:
         return None
     counted = {"partition-id": "num_partitions", "replica-id": "replica_count"}[starts[0].opcode]
-    if literal_numbers(table.immediate) != list(range(graph.draft.attributes.get(counted, 1))):
+    if literal_numbers(table.immediate) != tuple(range(graph.draft.attributes.get(counted, 1))):
         return None
     number = graph.add("convert", ArrayShape(node.array.dtype, ()), starts, like=node)
     return graph.add("reshape", node.shape, [number], like=node)
