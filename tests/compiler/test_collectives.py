@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.compiler.overwrites import overwrites
-from tests.compiler.programs import compiled
+from tests.compiler.programs import LESS, compiled
 from tests.machine.collectives import link_rate
 from tpusim.hardware.load import load_chip
 from tpusim.pipeline.stages import check, execute, memory, simulate
@@ -386,26 +386,30 @@ def test_what_a_kernel_makes_for_a_sum_is_summed_where_it_lies():
     assert use.peak_hbm_bytes == pytest.approx(4 * MATRIX, rel=0.01)
 
 
-TWO = "r = f32[1024,1024] dot(s, a), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+LAST = "ROOT r = f32[1024,1024] dot(s, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 GIVEN_AWAY = "over, input_output_alias={ {}: (0, {}, may-alias) },"
+UPDATED = """z = s32[] constant(0)
+  u = f32[8,1024] parameter(2)
+  ROOT r = f32[1024,1024] dynamic-update-slice(s, u, z, z)"""
+SORTED = "sort(p), dimensions={1}, to_apply=less"
+TURNED = "t = f32[1024,1024] transpose(a), dimensions={1,0}\n  s = "
+ELSEWHERE = {
+    "an argument": OVER.replace("all-reduce(a)", "all-reduce(p)"),
+    "read again": OVER.replace("dot(s, q)", "dot(s, a)"),
+    "a view of what is read again": OVER.replace("ENTRY", f"{LESS}\n\nENTRY")
+    .replace("dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  s = ", f"{SORTED}\n  {TURNED}")
+    .replace("all-reduce(a)", "all-reduce(t)")
+    .replace("dot(s, q)", "dot(s, a)"),
+    "itself a result": OVER.replace("ROOT ", "").replace("  a = ", "  ROOT a = "),
+    "the sum a result": OVER.replace(LAST, "").replace("s = ", "ROOT s = "),
+    "updated to a result": OVER.replace(LAST, UPDATED).replace("over,", GIVEN_AWAY),
+}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        OVER.replace("all-reduce(a)", "all-reduce(p)"),
-        OVER.replace("r = f32[1024,1024] dot(s, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}", TWO),
-        OVER.replace("ROOT r = f32[1024,1024] dot(s, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "")
-        .replace("s = ", "ROOT s = "),
-        OVER.replace("ROOT r = f32[1024,1024] dot(s, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
-                     "z = s32[] constant(0)\n  u = f32[8,1024] parameter(2)\n"
-                     "  ROOT r = f32[1024,1024] dynamic-update-slice(s, u, z, z)").replace("over,", GIVEN_AWAY),
-    ],
-    ids=["an argument", "read again", "a result", "updated to a result"],
-)  # fmt: skip
-def test_other_sums_have_a_place_of_their_own(text):
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_other_sums_have_a_place_of_their_own(name):
     """Where what is summed is needed longer, or lies elsewhere than the sum has to."""
-    module = compiled(text, "v3")
+    module = compiled(ELSEWHERE[name], "v3")
     summed = next(i for i in module.entry if i.opcode == "all-reduce")
     assert summed.backend_config.aliasing_operands == ()
     assert overwrites(module) == []

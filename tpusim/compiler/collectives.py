@@ -172,7 +172,7 @@ def sum_in_place(draft: Draft, target: Target) -> None:
         elsewhere = set(_homes_of_results(order, graph)) if sums else set()
         for node in sums:
             count = len(node.operands)
-            over = [at for at in range(count) if _lies_over(order, node, at, elsewhere)]
+            over = [at for at in range(count) if _lies_over(order, graph, node, at, elsewhere)]
             lists = [{"indices": [str(at), str(count + at)]} for at in over]
             state(node, {"aliasing_operands": {"lists": lists}} if lists else {})
 
@@ -188,9 +188,9 @@ def _homes_of_results(order: Order, graph: Graph) -> Iterator[Home]:
             yield from writers_of(order, result)[0]
 
 
-def _lies_over(order: Order, summed: Node, at: int, elsewhere: Container[Home]) -> bool:
+def _lies_over(order: Order, graph: Graph, summed: Node, at: int, elsewhere: Container[Home]) -> bool:
     operand, is_tuple = summed.operands[at], isinstance(summed.shape, TupleShape)
-    if operand.is_small or not is_made_for(summed, at) or Home(summed, at if is_tuple else None) in elsewhere:
+    if operand.is_small or not is_made_for(graph, summed, at) or Home(summed, at if is_tuple else None) in elsewhere:
         return False
     spaces = {space_of(operand.shape), space_of(leaves(summed.shape)[at])}
     return spaces == {HBM} and writers_of(order, operand)[1] is None

@@ -74,7 +74,7 @@ class _Memory:
         self.holds: dict[Node, tuple[Node, ...]] = {}
         self.n_bytes: dict[Node, int] = {}
         for node in self.nodes:
-            names_others = node.opcode in VIEWS or node.opcode == "tuple" or _is_sum_in_place(node)
+            names_others = node.opcode in VIEWS or node.opcode == "tuple" or _is_sum_in_place(graph, node)
             behind = [held for operand in node.operands for held in self.holds[operand]] if names_others else [node]
             self.holds[node] = tuple(dict.fromkeys(behind))
             made = 0 if node.opcode in FREE or names_others else _made_bytes(node)
@@ -144,8 +144,8 @@ class _ListOrder:
         return dict.fromkeys(changed)
 
 
-def _is_sum_in_place(node: Node) -> bool:
-    return node.opcode == "all-reduce" and all(is_made_for(node, at) for at in range(len(node.operands)))
+def _is_sum_in_place(graph: Graph, node: Node) -> bool:
+    return node.opcode == "all-reduce" and all(is_made_for(graph, node, at) for at in range(len(node.operands)))
 
 
 def _made_bytes(node: Node) -> int:

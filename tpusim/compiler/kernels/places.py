@@ -202,10 +202,12 @@ def results_of(graph: Graph) -> list[Node]:
     return list(elements_of(graph.root))
 
 
-def is_made_for(user: Node, at: int) -> bool:
+def is_made_for(graph: Graph, user: Node, at: int) -> bool:
     """Return whether an operand is all that a kernel makes, and ``user`` alone takes it, once."""
     operand = user.operands[at]
-    is_own = operand.opcode in USES_FAST_MEMORY | IN_PLACE and list(operand.users) == [user]
+    if operand is graph.root:
+        return False
+    is_own = operand.opcode in (USES_FAST_MEMORY | IN_PLACE) - FREE and list(operand.users) == [user]
     return is_own and user.operands.count(operand) == 1
 
 
