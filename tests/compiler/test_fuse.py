@@ -9,6 +9,7 @@ import pytest
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.hardware.load import load_chip
+from tpusim.ir.ops import FREE
 from tpusim.pipeline.stages import check
 from tpusim.semantics.contents import contents
 from tpusim.semantics.marks import APART, mark_of
@@ -501,3 +502,39 @@ def test_what_is_stored_for_others_is_made_again_where_that_reads_less(dtype, ma
     total = next(i for i in entry if i.opcode == "fusion" and str(i.shape).startswith("f32[2048]"))
     large = [entry[name] for name in total.operands if entry[name].shape.rank == 2]
     assert [(i.opcode == "parameter", i.shape.dtype.name) for i in large] == [(dtype == "bf16", read)]
+
+
+PARTS = """HloModule parts
+
+ENTRY main {{
+  x = bf16[4096,1024] parameter(0)
+  i = s32[] parameter(1)
+  zero = s32[] constant(0)
+  t = bf16[4096,1024] tanh(x)
+  {parts}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "kernels"),
+    [
+        ("s = bf16[2000,1024] slice(t), slice={[1000:3000], [0:1024]}  ROOT y = bf16[2000,1024] negate(s)", 1),
+        (
+            "s = bf16[64,1024] dynamic-slice(t, i, zero), dynamic_slice_sizes={64,1024}"
+            "  ROOT y = bf16[64,1024] negate(s)",
+            1,
+        ),
+        ("s = bf16[2048,1024] slice(t), slice={[0:4096:2], [0:1024]}  ROOT y = bf16[2048,1024] negate(s)", 2),
+        (
+            "s = bf16[4096,512] slice(t), slice={[0:4096], [0:512]}  r = bf16[4096,512] slice(t),"
+            " slice={[0:4096], [512:1024]}  ROOT y = bf16[4096,512] multiply(r, s)",
+            2,
+        ),
+    ],
+    ids=["rows", "rows anywhere", "every other row", "both halves"],
+)
+def test_of_what_is_cut_out_no_more_is_computed(parts, kernels):
+    """As libtpu 0.0.52 has it for v5e: where one slice alone takes it, and the rows lie together."""
+    entry = compiled(PARTS.format(parts=parts)).entry
+    assert len([i for i in entry if i.opcode not in FREE]) == kernels
