@@ -97,9 +97,12 @@ def test_a_first_step_of_dlrm_waits_longer_for_its_table_than_it_gains(published
 
 @pytest.mark.slow
 def test_in_the_mean_more_cmem_is_faster_and_none_is_the_worst_of_each(published):
-    """Of BERT alone 32 MiB are more than two per cent faster than 64."""
+    """With 32 MiB BERT is faster than with 64, and DLRM and the LSTM are by one or two per cent."""
     assert all(more > less for more, less in pairwise(published["means"]))
+    gained = {}
     for name, (_, at_64, at_32, at_16, at_none) in published["speeds"].items():
         assert at_none < min(at_64, at_32, at_16)
-        assert (at_32 / at_64 > 1.02) == (name == "BERT")
-        assert (at_32 / at_64 < 1) == (name == "language model, one token")
+        gained[name] = round(100 * (at_32 / at_64 - 1))
+    assert gained.pop("BERT") > 2
+    assert gained.pop("language model, one token") < 0
+    assert set(gained.values()) <= {1, 2}
