@@ -170,6 +170,25 @@ def test_branches_give_what_all_that_take_them_round(more, also, other):
     assert [module.entry[name].shape.dtype.name for name in "cd"] == ["bf16", other]
 
 
+def test_what_the_host_feeds_comes_as_it_is():
+    """A tuple in a tuple, whose array is converted once it is there."""
+    text = f"""HloModule m
+
+ENTRY e {{
+  w = f32[32,16] parameter(0)
+  start = token[] after-all()
+  fed = ((f32[64,32]), token[]) infeed(start)
+  batch = (f32[64,32]) get-tuple-element(fed), index=0
+  x = f32[64,32] get-tuple-element(batch), index=0
+  ROOT y = f32[64,16] dot(x, w), {DOT}
+}}
+"""
+    module = compiled(text, "v5e", "narrow", narrows=True)
+    assert check(module) == []
+    (convert,) = [i for i in module.entry if i.opcode == "convert"]
+    assert convert.operands == ("x",)
+
+
 def same(before, after, inputs):
     """Check that two modules compute the same bits as a TPU would."""
     given, made = (execute(each, inputs, precision="tpu", chip="v5e") for each in (before, after))

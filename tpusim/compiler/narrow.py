@@ -199,7 +199,8 @@ def _rounds(user: Node) -> bool:
 def _can_be_narrow(node: Node) -> bool:
     """Return whether it is known what makes a value, so that it can be of another type."""
     if isinstance(node.shape, TupleShape):
-        return node.opcode in CONTROL_FLOW | HANDED_IN | TUPLES
+        # What is taken out of a tuple of tuples, as the host hands them in, is as its maker has it.
+        return node.opcode in (CONTROL_FLOW | HANDED_IN | TUPLES) - {"get-tuple-element"}
     return node.opcode not in KEEPS_TYPE and not node.is_small
 
 
