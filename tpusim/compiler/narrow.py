@@ -91,7 +91,7 @@ class _Uses:
                     self._enter_control(node)
         for graph in graphs:
             for node in graph.order():
-                self._enter(graph, node)
+                self._enter(node)
         ends = draft.entry.root, *draft.entry.parameters
         self._wide += chain.from_iterable(map(_wide_places, ends))
 
@@ -142,7 +142,7 @@ class _Uses:
             body, condition = (self._draft.graphs[node.attributes[name]] for name in ("body", "condition"))
             self._join(node, *body.parameters, *condition.parameters)
 
-    def _enter(self, graph: Graph, node: Node) -> None:
+    def _enter(self, node: Node) -> None:
         for at, operand in enumerate(node.operands):
             for place in _wide_places(operand):
                 self._enter_use(place, node, at)
