@@ -50,6 +50,47 @@ def test_operations_that_nobody_knows_are_kept():
     assert [operation.name for operation in found.regions[0].operations] == ["tpu.yield"]
 
 
+WRITTEN_OUT = """module {
+  func.func @main(%i: i32, %j: i32, %x: memref<128x128xf32, #tpu.memory_space<vmem>>,
+      %o: memref<128x128xf32, #tpu.memory_space<vmem>>) attributes {
+      dimension_semantics = [#tpu.dimension_semantics<parallel>, #tpu.dimension_semantics<arbitrary>],
+      iteration_bounds = array<i64: 4, 8>, scratch_operands = 0 : i64,
+      window_params = [{transform_indices = @at, window_bounds = array<i64: 128, 128>},
+                       {transform_indices = @at, window_bounds = array<i64: 128, 128>}]} {
+    %c0 = arith.constant 0 : index
+    %first = arith.constant 0 : i32
+    %is_first = arith.cmpi eq, %first, %j : i32
+    scf.if %is_first {
+      %low = arith.constant dense<0xFF800000> : vector<128x128xf32>
+      vector.store %low, %o[%c0, %c0] : memref<128x128xf32, #tpu.memory_space<vmem>>, vector<128x128xf32>
+    }
+    %whole = vector.load %x[%c0, %c0] : memref<128x128xf32, #tpu.memory_space<vmem>>, vector<128x128xf32>
+    %least = arith.constant dense<0xFF800000> : vector<128xf32>
+    %most = vector.multi_reduction <maximumf>, %whole, %least [1] : vector<128x128xf32> to vector<128xf32>
+    %column = vector.shape_cast %most : vector<128xf32> to vector<128x1xf32>
+    %wide = vector.broadcast %column : vector<128x1xf32> to vector<128x128xf32>
+    %exp = math.exp %wide : vector<128x128xf32>
+    vector.store %exp, %o[%c0, %c0] : memref<128x128xf32, #tpu.memory_space<vmem>>, vector<128x128xf32>
+    return
+  }
+  func.func @at(%i: i32, %j: i32) -> (i32, i32) {
+    return %i, %j : i32, i32
+  }
+}
+"""
+"""Text in the syntax of each dialect, which the TPU compiler writes for kernels that it makes itself."""
+
+
+def test_text_of_the_dialects_themselves_is_read():
+    """The grid, and the same operations as bytecode would have."""
+    kernel = read_kernel(base64.b64encode(WRITTEN_OUT.encode()).decode())
+    assert (kernel.grid, kernel.semantics) == ((4, 8), ("parallel", "arbitrary"))
+    assert kernel.windows == (Window("at", (128, 128)),) * 2
+    names = [item.name for item in kernel.main.block.walk()]
+    assert {"scf.if", "vector.multi_reduction", "vector.shape_cast", "math.exp", "vector.store"} <= {*names}
+    assert kernel.functions["at"].block.operations[-1].operands == (0, 1)
+
+
 def test_a_kernel_without_a_grid_has_its_operands_whole():
     """One that it fetches itself has no block."""
     (kernel,) = bodies("twice.v6e")

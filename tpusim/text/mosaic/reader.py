@@ -1,7 +1,9 @@
 """The body of a Pallas kernel, read by MLIR itself as jaxlib brings it.
 
-The body is MLIR bytecode in base64, of a dialect whose versions Mosaic keeps apart (``stable_mosaic``): all of its
-operations are read as they stand, whether known or not, so that a kernel of a newer JAX is read as well.
+The body is MLIR in base64. JAX writes bytecode, of a dialect whose versions Mosaic keeps apart (``stable_mosaic``): all
+of its operations are read as they stand, whether known or not, so that a kernel of a newer JAX is read as well. The
+TPU compiler writes the kernels that it makes itself, ``online-softmax`` for one, as text of the dialects themselves,
+each of which has a syntax of its own and so must be known.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from tpusim.ir.mosaic import Block, Function, KernelBody, Operation, Type, Unrea
 from tpusim.limits import bounded
 
 _DIALECT = "stable_mosaic."
+_BYTECODE = b"ML\xefR"
 # How MLIR writes a byte that is no ASCII.
 _ESCAPED = rb"\\([0-9A-F]{2})"
 # A place within names and calls, the innermost first: ``"get"("f"("kernels.py":12:4 to :28))``.
@@ -35,7 +38,7 @@ def read_kernel(encoded: str) -> KernelBody:
 
     try:
         # Here and not in the process that reads, so that it need not load what this one keeps.
-        for name in ("jaxlib.mlir", "jaxlib.mlir._mlir_libs._tpu_ext"):
+        for name in ("jaxlib.mlir", "jaxlib.mlir._mlir_libs._tpu_ext", "jaxlib.mlir._mlir_libs._jax_mlir_ext"):
             importlib.import_module(name)
     except ImportError as error:
         raise Unreadable("jaxlib, which reads Pallas kernels, is not installed: pip install 'tpusim[jax]'") from error
@@ -46,14 +49,18 @@ def read_kernel(encoded: str) -> KernelBody:
 
 
 def _read(content: bytes, name: str) -> KernelBody:
-    """Return the kernel of MLIR's bytecode."""
+    """Return the kernel of MLIR's bytecode or text."""
     from jaxlib.mlir import ir
-    from jaxlib.mlir._mlir_libs import _tpu_ext
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _tpu_ext
 
     with ir.Context() as context:
         # Types of references name memories of this dialect; operations need not be registered.
         _tpu_ext.register_dialect(context)
         context.allow_unregistered_dialects = True
+        if not content.startswith(_BYTECODE):
+            registry = ir.DialectRegistry()
+            _jax_mlir_ext.register_dialects(registry)
+            context.append_dialect_registry(registry)
         try:
             with bounded(content, name):
                 module = ir.Module.parse(content)
