@@ -1,6 +1,6 @@
 """Where buffers lie in a memory: a heap in the order of the schedule, and two that look at the program as a whole.
 
-The first is that of HBM: each block goes, when it is first needed, into the lowest hole that it fits in, without
+The first is that of HBM: each block goes, when it is first needed, into the smallest hole that it fits in, without
 looking ahead. That is what the TPU compiler's own buffer assignments show (``--xla_dump_to``): their heaps are met to
 the byte. The others are XLA's GlobalDecreasingSizeBestFitHeap (xla/service/heap_simulator), with the largest or the
 longest-lived blocks first. The largest come first in memories that the compiler plans as a whole, and in HBM where the
@@ -10,7 +10,7 @@ BufferAssigner takes the lower of the two (xla/service/buffer_assignment.cc).
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
@@ -31,13 +31,15 @@ Bounds = list[int]
 class Block(msgspec.Struct, frozen=True, gc=False):
     """What needs a place: bytes, from one position of the schedule to another (inclusive).
 
-    ``pieces`` lie at offsets in it, each in its own time: what is brought in piece by piece, and then is one.
+    ``pieces`` lie at offsets in it, each in its own time: what is brought in piece by piece, and then is one. Of blocks
+    that are needed at once the one whose first value ends first has the first choice.
     """
 
     n_bytes: int
     first: int
     last: int
     pieces: tuple[tuple[int, Block], ...] = ()
+    first_value_last: int = 0
 
 
 SPARE_BYTES = 5 * 2**29
@@ -61,23 +63,64 @@ def aligned(n_bytes: int, alignment_bytes: int) -> int:
 
 
 def place_in_order(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
-    """Return the offset of every block if they are placed when they are first needed, in the lowest hole."""
+    """Return the offset of every block if they are placed when they are first needed, in the smallest hole."""
     offsets = [0] * len(blocks)
-    # Holes from the lowest on, the last with room for all; and what is held, by when it ends.
-    holes: Bounds = [0, sum(aligned(block.n_bytes, alignment_bytes) for block in blocks)]
+    holes = _Holes(alignment_bytes)
+    # What is held, by when it ends.
     held: list[tuple[int, int, int]] = []
-    for number in sorted(range(len(blocks)), key=lambda i: blocks[i].first):
+    for number in sorted(range(len(blocks)), key=lambda i: (blocks[i].first, blocks[i].first_value_last)):
         block = blocks[number]
         while held and held[0][0] < block.first:
-            _unite(holes, *heappop(held)[1:])
-        hole = next(n for n in range(0, len(holes), 2) if holes[n + 1] - holes[n] >= block.n_bytes)
-        begin, end = holes[hole : hole + 2]
-        # Whole units of the alignment, so that every hole begins and ends at one.
-        after = begin + aligned(block.n_bytes, alignment_bytes)
-        holes[hole : hole + 2] = [after, end] if after < end else []
-        heappush(held, (block.last, begin, after))
-        offsets[number] = begin
+            holes.give(*heappop(held)[1:])
+        begin = offsets[number] = holes.take(block.n_bytes)
+        heappush(held, (block.last, begin, begin + block.n_bytes))
     return offsets
+
+
+class _Holes:
+    """The free stretches of a memory without an end.
+
+    Each begins at a multiple of the alignment and ends with the last byte that a block had there: the padding behind is
+    used again only where the next stretch is free as well. So a hole that a scalar left is for scalars.
+    """
+
+    def __init__(self, alignment_bytes: int) -> None:
+        self._alignment_bytes = alignment_bytes
+        self._ends: dict[int, int] = {}
+        # By the multiple of the alignment that follows its end.
+        self._begins: dict[int, int] = {}
+        # In order; of equals the lowest is taken.
+        self._sizes: list[Interval] = []
+        self._add(0, 1 << 62)
+
+    def take(self, n_bytes: int) -> int:
+        """Return where the smallest hole begins that has room for some bytes, which are no longer free."""
+        begin = self._sizes[bisect_left(self._sizes, (n_bytes, 0))][1]
+        end, after = self._remove(begin), aligned(begin + n_bytes, self._alignment_bytes)
+        if after < end:
+            self._add(after, end)
+        return begin
+
+    def give(self, begin: int, end: int) -> None:
+        """Free a stretch that was taken; those that it touches become one with it."""
+        after = aligned(end, self._alignment_bytes)
+        if after in self._ends:
+            end = self._remove(after)
+        if begin in self._begins:
+            begin = self._begins[begin]
+            self._remove(begin)
+        self._add(begin, end)
+
+    def _add(self, begin: int, end: int) -> None:
+        self._ends[begin] = end
+        self._begins[aligned(end, self._alignment_bytes)] = begin
+        insort(self._sizes, (end - begin, begin))
+
+    def _remove(self, begin: int) -> int:
+        end = self._ends.pop(begin)
+        del self._begins[aligned(end, self._alignment_bytes)]
+        del self._sizes[bisect_left(self._sizes, (end - begin, begin))]
+        return end
 
 
 def _unite(bounds: Bounds, begin: int, end: int) -> None:

@@ -53,7 +53,7 @@ class Place(msgspec.Struct, eq=False):
         """What a heap has to hold."""
         # A place is kept between its values, so that the next finds it where the one before left it.
         pieces = tuple((offset, piece.block) for offset, piece in self.pieces)
-        return Block(self.n_bytes, self.intervals[0][0], self.intervals[-1][1], pieces)
+        return Block(self.n_bytes, self.intervals[0][0], self.intervals[-1][1], pieces, self.values[0].last)
 
     @property
     def lives(self) -> tuple[Interval, ...]:
