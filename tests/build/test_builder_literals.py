@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -12,12 +13,14 @@ from hypothesis import strategies as st
 
 from tpusim.build.builder import Builder
 from tpusim.errors import ProgramError
-from tpusim.shapes.dtype import DTYPES
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.source import SourceText
 from tpusim.text import literal_values, parse_module, print_module
 
+FLOAT_BYTES = sorted(name for name, dtype in DTYPES.items() if dtype.is_float and dtype.bits == 8)
 TYPES = [
-    *(np.float64, np.float32, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3),
+    *(np.float64, np.float32, np.float16, ml_dtypes.bfloat16),
+    *(numpy_dtype(DTYPES[name]) for name in FLOAT_BYTES),
     *(np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64),
 ]
 
@@ -116,3 +119,13 @@ def test_xla_reads_the_zero_below_zero() -> None:
     b = Builder("m")
     b.constant([-0.0, 1.0])
     assert "-0, 1" in xla.reprint(print_module(b.build()))
+
+
+@pytest.mark.parametrize("name", FLOAT_BYTES)
+def test_nans_of_a_byte_are_written_as_xla_prints_them(name: str) -> None:
+    """What XLA prints of the NaNs of our text, with their signs and payloads, is what stands there."""
+    xla = pytest.importorskip("tests.text.xla")
+    b = Builder("m")
+    b.constant(np.arange(256, dtype=np.uint8).view(numpy_dtype(DTYPES[name])))
+    nans = re.findall(r"-?nan(?:\(\w+\))?", print_module(b.build()))
+    assert nans == re.findall(r"-?nan(?:\(\w+\))?", xla.reprint_in_full(print_module(b.build())))

@@ -8,11 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.numerics.oracle import run_ours, run_xla
 from tests.text import xla
 from tests.text.programs import entry, source
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Literal
 from tpusim.semantics.scalars import literal_number
+from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.notation import parse_shape
 from tpusim.text import literal_values, parse_module
 
@@ -90,12 +92,23 @@ def test_values_have_the_type_and_the_dimensions(shape: str, text: str, dtype: t
         ("f16", "nan(0x3ff)", 0x7FFF),
         ("bf16", "nan(0x1)", 0x7F81),
         ("f32", "-0", 0x80000000),
+        ("f8e4m3fn", "nan", 0x7F),
+        ("f8e4m3fn", "-nan", 0xFF),
+        ("f8e4m3fn", "-nan(0x8000000000000)", 0xFF),
     ],
 )
 def test_a_nan_keeps_its_sign_and_payload(dtype: str, text: str, bits: int) -> None:
     """IEEE 754: sign, exponent of ones, payload; the quiet bit alone if none is written."""
     values = literal_values(read(f"{dtype}[1]", f"{{{text}}}"), parse_shape(f"{dtype}[1]"))
     assert values.view(f"uint{8 * values.dtype.itemsize}")[0] == bits
+
+
+@pytest.mark.parametrize("name", sorted(name for name, dtype in DTYPES.items() if dtype.is_float))
+def test_what_is_no_number_has_the_bits_of_xla(name: str) -> None:
+    """NaN and infinity of either sign, whether the type tells them apart or has neither."""
+    text = entry(f"ROOT c = {name}[4] constant({{-nan, nan, inf, -inf}})")
+    found, expected = run_ours(text, [])[0], run_xla(text, [])[0]
+    np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
 
 
 def test_a_tuple_is_a_tuple_of_values() -> None:

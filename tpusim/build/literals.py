@@ -86,10 +86,12 @@ def _float_texts(flat: Any, dtype: DType) -> list[str]:
 
 def _nan_text(value: Any, dtype: DType) -> str:
     """Return one NaN with its sign and, unless it is the ordinary one, its payload."""
+    import numpy as np
+
     mantissa = MANTISSA_BITS.get(dtype.name)
-    # These types have one NaN only, or two that nothing tells apart.
+    # These types have one NaN only, or one of either sign: the conversion knows where the sign is, if there is one.
     if mantissa is None:
-        return "nan"
+        return "-nan" if np.signbit(value.astype(np.float32))[0] else "nan"
     bits = int(value.view(f"uint{dtype.bits}")[0])
     sign = "-" if bits >> dtype.bits - 1 else ""
     payload = bits & (1 << mantissa) - 1

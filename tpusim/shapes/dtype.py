@@ -108,7 +108,7 @@ DTYPES: dict[str, DType] = {
 
 _WIDE_MANTISSAS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7, "c64": 23, "c128": 52}
 MANTISSA_BITS: Final = {**_WIDE_MANTISSAS, "f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4}
-"""Bits that the payload of a NaN may have, for the types that tell NaNs apart; of complex types in either part."""
+"""Bits that the payload of a NaN may have, for the types that have some; of complex types in either part."""
 
 _NUMPY_NAMES = {"pred": "bool", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128"}
 _NUMPY_KINDS = {"s": "int", "u": "uint", "f": "float"}

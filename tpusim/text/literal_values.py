@@ -43,7 +43,8 @@ def _floats(elements: list[str], dtype: DType) -> Any:
     plain = np.array([0.0 if "nan" in e else float(e) for e in elements], np.float64)
     wide = plain if dtype.name == "f64" else plain.astype(np.float32)
     if dtype.name == "f8e8m0fnu":
-        wide = np.maximum(wide, np.float32(_LEAST_POWER_OF_TWO))
+        # Of what is below zero infinity alone is read, which like the other one is NaN here.
+        wide = np.maximum(np.abs(wide), np.float32(_LEAST_POWER_OF_TWO))
     values = wide.astype(numpy_dtype(dtype))
     # A NaN that passes through a conversion may lose its payload; its bits are put in afterwards.
     for place, element in enumerate(elements):
@@ -58,7 +59,8 @@ def _nan(element: str, dtype: DType) -> Any:
 
     sign, _, payload = element.partition("nan")
     if dtype.name not in MANTISSA_BITS:
-        return np.array(float("nan")).astype(numpy_dtype(dtype))[()]
+        # Without a payload a NaN may still have a sign: what the conversion makes of each is what XLA reads.
+        return np.array(float(sign + "nan"), np.float32).astype(numpy_dtype(dtype))[()]
     mantissa, width = MANTISSA_BITS[dtype.name], dtype.bits
     # The lexer of XLA gives a NaN without payload that of a quiet f64; no type takes it literally.
     quiet = 1 << mantissa - 1
