@@ -181,6 +181,15 @@ def test_reduce_precision_agrees_with_xla(exponent: int, mantissa: int, name: st
     assert_same(*both(module(name, name, len(array), "reduce-precision", attributes), array))
 
 
+@pytest.mark.parametrize(("exponent", "mantissa"), [*PRECISIONS, (3, 4), (5, 1), (5, 0), (5, 23), (6, 1), (8, 2)])
+@pytest.mark.parametrize("name", [*TINY, "f8e8m0fnu", "f4e2m1fn"])
+def test_reduce_precision_of_all_tiny_floats_agrees_with_xla(exponent: int, mantissa: int, name: str) -> None:
+    """Subnormal numbers stay where the type has five bits of exponent and as many are asked for, elsewhere they go."""
+    array = np.arange(1 << DTYPES[name].bits, dtype=np.uint8).view(numpy_dtype(DTYPES[name]))
+    attributes = f", exponent_bits={exponent}, mantissa_bits={mantissa}"
+    assert_same(*both(module(name, name, len(array), "reduce-precision", attributes), array))
+
+
 def test_reduce_precision_keeps_nan() -> None:
     """NaN stays NaN, with fewer bits too."""
     text = module("f32", "f32", 1, "reduce-precision", ", exponent_bits=5, mantissa_bits=10")

@@ -26,7 +26,9 @@ Type = np.dtype[Any]
 
 BFLOAT16: Type = np.dtype(ml_dtypes.bfloat16)
 FLOAT4: Type = np.dtype(ml_dtypes.float4_e2m1fn)
+FLOAT16: Type = np.dtype(np.float16)
 FLOAT32: Type = np.dtype(np.float32)
+POWERS: Type = np.dtype(ml_dtypes.float8_e8m0fnu)
 
 _MANTISSA_BITS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 
@@ -131,12 +133,15 @@ def as_bits_of(operand: Array, source: DType, target: DType) -> Array:
 def reduce_precision(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the operand rounded to fewer exponent and mantissa bits, in its own type.
 
-    Nearest even with a carry into the exponent; too large is infinite, below the smallest normal number is zero.
+    Nearest even with a carry into the exponent; too large is infinite, below the smallest normal number is zero. A tiny
+    float is one of f16, as in XLA: where as many exponent bits as f16 has are asked for, what is subnormal stays.
     """
     operand, dtype = operands[0], operands[0].dtype
-    if dtype.name not in _MANTISSA_BITS:
-        return from_float32(_reduced(to_float32(operand), instruction), dtype)
-    return _reduced(operand, instruction)
+    if dtype.name in _MANTISSA_BITS:
+        return _reduced(operand, instruction)
+    # The powers of two of a byte are too many for f16.
+    wide = to_float32(operand) if dtype == POWERS else to_float32(operand).astype(FLOAT16)
+    return from_float32(to_float32(_reduced(wide, instruction)), dtype)
 
 
 @computes("stochastic-convert")
