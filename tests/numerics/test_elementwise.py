@@ -260,6 +260,17 @@ def test_complex_functions_agree_with_xla_near_zero_and_far_out(opcode: str, dty
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-34)
 
 
+@pytest.mark.parametrize("opcode", ["exponential", "exponential-minus-one"])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_exponentials_of_real_numbers_are_real(opcode: str, dtype: type) -> None:
+    """Whatever the number is: NaN and infinities too have an imaginary part of zero, as on XLA."""
+    values = np.zeros(5, dtype)
+    values.real = [math.nan, math.inf, -math.inf, 1, 0]
+    expected, found = run_xla(hlo(opcode, [values]), [values])[0], ours(opcode, values)
+    np.testing.assert_array_equal(found.imag, expected.imag)
+    np.testing.assert_allclose(found.real, expected.real, rtol=1e-6)
+
+
 def test_complex_quotients_by_zero_and_infinity_keep_their_direction() -> None:
     """As in C99 (Annex G), and on XLA."""
     left = np.array([1 - 2.5j, 1 + 1j, 1e4 + 1j, 1 + 1j, complex(np.inf, 1)], np.complex64)

@@ -73,10 +73,10 @@ def _boxed(real: Array, imaginary: Array) -> tuple[Array, Array]:
 
 
 def complex_exponential_minus_one(value: Array) -> Array:
-    """Return ``exp(z) - 1``; a real number stays one, however large it becomes."""
+    """Return ``exp(z) - 1``; a real number stays one, however large it becomes, and NaN as well."""
     result = np.asarray(np.expm1(value))
-    is_real = (value.imag == 0) & ~np.isnan(value.real)
-    return _complex(result.real, np.where(is_real, value.imag, result.imag))
+    # NumPy makes NaN beside an infinity and beside NaN.
+    return _complex(result.real, np.where(value.imag == 0, value.imag, result.imag))
 
 
 def complex_log_plus_one(value: Array) -> Array:
