@@ -919,6 +919,20 @@ def test_a_product_with_a_vector_is_a_sum_of_products(a, b, named, result, einsu
     assert close(values(made, left, right), np.einsum(einsum, np.float64(left), np.float64(right)), "reduce")
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_product_with_a_vector_keeps_the_sign_of_zero_where_one_term_is_all(depth):
+    """As the product itself does: longer sums begin with +0, as in programs compiled ahead of time for v5e."""
+    module, made = decomposed(f"""
+    a = f32[4,{depth}] parameter(0)
+    b = f32[{depth}] parameter(1)
+    ROOT out = f32[4] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+    """)
+    assert "dot" not in opcodes(made)
+    inputs = np.zeros((4, depth), np.float32), np.full(depth, -3, np.float32)
+    for each in (module, made):
+        assert np.signbit(values(each, *inputs)).tolist() == [depth == 1] * 4
+
+
 @pytest.mark.parametrize("dtype", ["c64", "f64", "s32"])
 def test_a_product_with_a_vector_keeps_what_f32_does_not_hold(dtype):
     """Imaginary parts, and the digits of wider numbers, which cancel here."""

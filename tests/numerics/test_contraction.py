@@ -12,6 +12,7 @@ from tests.numerics import systolic
 from tests.numerics.one_instruction import check_exactly, program, shape_text
 from tests.numerics.oracle import run_ours, run_xla
 from tpusim.numerics.values.precision import Arithmetic, bf16_parts, matmul
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
 
 F32 = np.dtype(np.float32)
 EPSILON = 2.0**-24
@@ -81,6 +82,50 @@ def test_any_dot_of_whole_numbers_is_xlas(dot, seed):
     check_exactly(text, inputs)
     if name != "pred":
         np.testing.assert_array_equal(run_ours(text, inputs, "tpu")[0], run_ours(text, inputs)[0])
+
+
+SMALL_SUMS = [
+    ("3", "3", "3", "lhs_batch_dims={0}, rhs_batch_dims={0}"),
+    ("3", "4", "3,4", ""),
+    ("3,1", "1,4", "3,4", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    ("1,1", "1,1", "", "lhs_contracting_dims={0,1}, rhs_contracting_dims={1,0}"),
+    ("3,2", "2", "3", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+    ("3,0", "0", "3", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"),
+]
+"""Sizes of operands and result, and which dimensions are paired off: sums of one term, of two and of none."""
+
+
+@pytest.mark.parametrize(("left", "right", "result", "dims"), SMALL_SUMS)
+@pytest.mark.parametrize("name", ["f32", "f64", "bf16", "f16", "f8e5m2", "c64"])
+def test_the_sum_of_one_product_is_that_product(left, right, result, dims, name):
+    """A zero below zero stays one, as in XLA; longer sums begin with +0."""
+    dtype = numpy_dtype(DTYPES[name])
+    text = program(f"{name}[{result}]", f"dot(p0, p1), {dims}".rstrip(", "), [f"{name}[{left}]", f"{name}[{right}]"])
+    sizes = [[int(size) for size in side.split(",")] for side in (left, right)]
+    inputs = [np.zeros(sizes[0], dtype), np.full(sizes[1], -3).astype(dtype)]
+    (expected,) = run_xla(text, inputs)
+    for precision in ("exact", "tpu"):
+        (found,) = run_ours(text, inputs, precision)
+        for part in (np.real, np.imag):
+            signs = [np.signbit(part(each).astype(np.float32)) for each in (found, expected)]
+            np.testing.assert_array_equal(*signs)
+
+
+@pytest.mark.parametrize("asked", PRECISION_BOUNDS)
+def test_corrections_of_nothing_leave_the_sign_of_a_zero(asked):
+    """The lesser parts of 0 and -3 are zeros of either sign, which must not make +0 of -0."""
+    text = matrix_product("f32", 1, 1, 1, f", operand_precision={{{asked},{asked}}}")
+    assert np.signbit(run_ours(text, [np.float32([[0]]), np.float32([[-3]])], "tpu")[0])
+
+
+def test_complex_products_stay_infinite_in_tpu_mode():
+    """(1 + i)(1 + inf i) is infinite in both parts, as its real products say."""
+    factor = np.zeros((1, 1), np.complex64)
+    factor.real, factor.imag = 1, np.inf
+    inputs = [np.full((1, 1), 1 + 1j, np.complex64), factor]
+    text = matrix_product("c64", 1, 1, 1)
+    for found in (*run_xla(text, inputs), *run_ours(text, inputs), *run_ours(text, inputs, "tpu")):
+        assert (found.real, found.imag) == (-np.inf, np.inf)
 
 
 @pytest.mark.parametrize(("name", "result"), INTEGERS)

@@ -64,7 +64,7 @@ def vector(build: Build, node: Node) -> Node | None:
     The MXU would round them to bf16 first; here they stay as they are.
 
     Source: XLA, AlgebraicSimplifier (dot strength reduction); 14 of 14 such products of programs compiled ahead of
-    time for v3 to v6e, and six that sum over several dimensions, for v5e.
+    time for v3 to v6e, and six that sum over several dimensions, for v5e, where sums of one term begin with -0.
     """
     named = node.attributes
     sides = [
@@ -80,7 +80,9 @@ def vector(build: Build, node: Node) -> Node | None:
     terms = build.apply("multiply", _spread(build, small, large), wide)
     kept = [d for d in range(large.node.array.rank) if d not in large.summed]
     if large.summed:
-        terms = build.reduce(terms, build.constant(0, terms.array.dtype), sorted(large.summed), "add")
+        # One term is the sum as it is, of -0 also.
+        start = -0.0 if prod(large.node.array.dimensions[d] for d in large.summed) == 1 else 0
+        terms = build.reduce(terms, build.constant(start, terms.array.dtype), sorted(large.summed), "add")
     turned = build.transpose(terms, *(kept.index(d) for d in (*large.batch, *large.free)))
     return build.convert(build.reshape(turned, *node.array.dimensions), node.array.dtype.name)
 

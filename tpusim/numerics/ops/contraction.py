@@ -19,7 +19,15 @@ from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, product_type
+from tpusim.numerics.values.precision import (
+    Arithmetic,
+    Contract,
+    choose_arithmetic,
+    in_passes,
+    matmul,
+    product,
+    product_type,
+)
 from tpusim.semantics.products import PRODUCT_ROLES
 
 
@@ -42,7 +50,8 @@ def dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
     lhs, rhs = operands[roles.lhs], operands[roles.rhs]
     if instruction.opcode == "scaled-dot":
         lhs, rhs = _scaled(lhs, operands[roles.lhs_scale]), _scaled(rhs, operands[roles.rhs_scale])
-    return in_passes(arithmetic, lhs, rhs, partial(general_dot, dimensions=dot_dimensions(instruction)))
+    contract = partial(general_dot, dimensions=dot_dimensions(instruction), multiply=product)
+    return in_passes(arithmetic, lhs, rhs, contract)
 
 
 @computes("ragged-dot")
@@ -77,8 +86,13 @@ def dot_dimensions(instruction: Instruction) -> DotDimensions:
     return DotDimensions(*(instruction.attributes.get(name, ()) for name in names))
 
 
-def general_dot(arithmetic: Arithmetic, lhs: Array, rhs: Array, dimensions: DotDimensions) -> Array:
-    """Return the dot of two operands of the arithmetic's working type, before its result is rounded."""
+def general_dot(
+    arithmetic: Arithmetic, lhs: Array, rhs: Array, dimensions: DotDimensions, multiply: Contract = matmul
+) -> Array:
+    """Return the dot of two operands of the arithmetic's working type, before its result is rounded.
+
+    ``multiply`` makes it of matrices: sums of which a dot is only a part begin with zero, whatever their number is.
+    """
     batch, rhs_batch, lhs_contracting, rhs_contracting = dimensions
     lhs_free = _others(lhs.ndim, batch + lhs_contracting)
     rhs_free = _others(rhs.ndim, rhs_batch + rhs_contracting)
@@ -90,7 +104,7 @@ def general_dot(arithmetic: Arithmetic, lhs: Array, rhs: Array, dimensions: DotD
     # Batch dimensions stay apart: merging them could force a copy, and matmul takes any number.
     left = lhs.transpose(batch + lhs_free + lhs_contracting).reshape((*batch_sizes, prod(rows), depth))
     right = rhs.transpose(rhs_batch + rhs_contracting + rhs_free).reshape((*batch_sizes, depth, prod(columns)))
-    return matmul(arithmetic, left, right).reshape(batch_sizes + rows + columns)
+    return multiply(arithmetic, left, right).reshape(batch_sizes + rows + columns)
 
 
 def _others(rank: int, taken: tuple[int, ...]) -> tuple[int, ...]:

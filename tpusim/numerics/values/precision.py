@@ -89,10 +89,14 @@ def _complex_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Co
     """Return a complex product as the four real ones that the matrix unit can make."""
     real, imaginary = (lhs.real, rhs.real), (lhs.imag, rhs.imag)
     # (a + bi)(c + di) = ac - bd + (ad + bc)i
-    total = _real_passes(arithmetic, real[0], real[1], contract).astype(arithmetic.working)
-    total -= _real_passes(arithmetic, imaginary[0], imaginary[1], contract)
-    total += 1j * _real_passes(arithmetic, real[0], imaginary[1], contract)
-    total += 1j * _real_passes(arithmetic, imaginary[0], real[1], contract)
+    ac, bd, ad, bc = (
+        _real_passes(arithmetic, left, right, contract)
+        for left, right in (real, imaginary, (real[0], imaginary[1]), (imaginary[0], real[1]))
+    )
+    total = np.empty(ac.shape, arithmetic.working)
+    # Part by part: times 1j, a number has a real part as well, which is NaN of an infinity and +0 of most others.
+    np.subtract(ac, bd, out=total.real)
+    np.add(ad, bc, out=total.imag)
     return total
 
 
@@ -105,8 +109,8 @@ def _real_passes(arithmetic: Arithmetic, lhs: Array, rhs: Array, contract: Contr
     if corrections:
         # Small terms first, so that they are not lost one by one beside the large one.
         small = sum(contract(arithmetic, lhs_parts[i], rhs_parts[j]) for i, j in reversed(corrections))
-        # An infinity times a part that is zero must not make a NaN of a product that is infinite.
-        total += np.where(np.isfinite(small), small, 0)
+        # An infinity times a part that is zero must not make a NaN of a product that is infinite, nor nothing +0 of -0.
+        total += np.where(np.isfinite(small) & (small != 0), small, -0.0)
     return total
 
 
@@ -165,6 +169,14 @@ def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
             columns = slice(column, column + _TILE_COLUMNS)
             total[rows, columns] = _converted(_summed(arithmetic, left, _for_blas(rhs[:, columns])), dtype)
     return total.reshape(lead + total.shape)
+
+
+def product(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
+    """Return ``matmul``, but of a depth of 1 the products as they are: sums begin with +0 and have no other zero."""
+    if lhs.shape[-1] != 1:
+        return matmul(arithmetic, lhs, rhs)
+    left, right = (to_float32(side) if side.dtype == BFLOAT16 else side for side in (lhs, rhs))
+    return _converted(left * right, product_type(arithmetic))
 
 
 def _summed(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
