@@ -54,6 +54,11 @@ class Node:
             node = node.operands[0]
         return node
 
+    def written(self) -> Instruction:
+        """Return it as an instruction, which names its operands."""
+        names = tuple([operand.name for operand in self.operands])
+        return Instruction(self.name, self.shape, self.opcode, names, self.attributes, self.immediate)
+
     @property
     def is_small(self) -> bool:
         """Whether it is a scalar, which the scalar core keeps."""
@@ -347,15 +352,5 @@ def _reaching(names: set[str], callers: Iterable[tuple[Graph, Node]]) -> set[str
 
 
 def _write(graph: Graph) -> Computation:
-    instructions = tuple(
-        Instruction(
-            node.name,
-            node.shape,
-            node.opcode,
-            tuple([operand.name for operand in node.operands]),
-            node.attributes,
-            node.immediate,
-        )
-        for node in graph.order()
-    )
+    instructions = tuple([node.written() for node in graph.order()])
     return Computation(graph.name, instructions, graph.root.name, graph.execution_thread)

@@ -47,7 +47,8 @@ def fetched(body, aliases="", chip="v5e"):
         ),
         pytest.param(
             f"""  u = bf16[512,512] parameter(0)  w = bf16[512,512] parameter(1)  x = bf16[8,512] parameter(2)
-              y = bf16[8,512] dot(x, w), {ALONG}  ROOT z = bf16[8,512] dot(y, u), {ALONG} """,
+              y = bf16[8,512] dot(x, w), {ALONG}
+              t = bf16[8,512] reverse(y), dimensions={{0}}  ROOT z = bf16[8,512] dot(t, u), {ALONG} """,
             ["w"],
             id="of those that are as large the one read no more first",
         ),

@@ -55,6 +55,10 @@ HOST = ', frontend_attributes={_xla_buffer_placement="pinned_host"}'
 DEVICE = ', frontend_attributes={_xla_buffer_placement="device"}'
 
 
+WHOLE = "operand_precision={highest,highest}"
+"""Of several passes: a product that has its kernel for itself."""
+
+
 def text_of(between="", back="b", header=""):
     """Return a program that moves a product to the host, and back where its transpose is needed."""
     moved = f"f32[256,512] {TO_HOST.replace('(a)', f'({back})')}{DEVICE}"
@@ -69,7 +73,7 @@ ENTRY e {{
   {between}
   c = {moved}
   s = f32[512,256] sine(a)
-  t = f32[512,256] dot(x, s), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  t = f32[512,256] dot(x, s), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, {WHOLE}
   ROOT d = f32[256,256] dot(c, t), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
 }}
 """

@@ -149,7 +149,7 @@ ENTRY main {
   x = f32[64,128] parameter(0)
   w = f32[128,128] parameter(1)
   a = f32[64,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  b = f32[64,128] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  b = f32[64,128] dot(a, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest}
   ROOT c = f32[64,128] dot(b, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """
@@ -207,12 +207,13 @@ ENTRY main {
   x = f32[64,128] parameter(0)
   w = f32[128,128] parameter(1)
   rare = f32[64,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  often = f32[64,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest}
+  often = f32[64,128] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, HIGHEST
   p = f32[128,128] dot(often, often), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  q = f32[64,64] dot(often, rare), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  q = f32[64,64] dot(often, rare), lhs_contracting_dims={1}, rhs_contracting_dims={1}, HIGHEST
   ROOT both = (f32[128,128], f32[64,64]) tuple(p, q)
 }
 """
+    text = text.replace("HIGHEST", "operand_precision={highest,highest}")
     found = spaces(compiled(text, 96 * KIB), "dot")
     assert (found["rare"], found["often"]) == (0, 1)
 

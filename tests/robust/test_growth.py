@@ -62,6 +62,26 @@ def test_compiling_grows_with_the_program(kind, schedule):
     assert grows_by(seconds, SIZES[kind]) < MOST
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_garbage_of_others")
+@pytest.mark.parametrize("made", ["real(z)", "add(p, p)"])
+def test_compiling_grows_with_one_kernel(made):
+    """A chain of squares that one kernel makes; the parts of complex ones were made anew for each of 2^n uses."""
+
+    def seconds(size: int) -> float:
+        kind = "c64" if made == "real(z)" else "f32"
+        squares = "".join(f"  y{n + 1} = {kind}[64] multiply(y{n}, y{n})\n" for n in range(size))
+        first = "complex(p, p)" if kind == "c64" else "negate(p)"
+        last = made.replace("z", f"y{size}").replace("p, p", f"p, y{size}")
+        text = f"HloModule m\n\nENTRY e {{\n  p = f32[64] parameter(0)\n  y0 = {kind}[64] {first}\n{squares}"
+        module = parse(f"{text}  ROOT r = f32[64] {last}\n}}\n")
+        begin = process_time()
+        tpusim.simulate(module, "v5e")
+        return process_time() - begin
+
+    assert grows_by(seconds, (750, 1500, 3000)) < MOST
+
+
 def reduces_in_groups(devices: int) -> str:
     """Return fifty all-reduces among the devices of a pod, in groups that are those of one of three."""
     each = devices // 8

@@ -22,12 +22,18 @@ from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 
 class Build:
-    """New instructions of a graph, in place of the one that they are ``like``."""
+    """New instructions of a graph, in place of the one that they are ``like``.
 
-    def __init__(self, graph: Graph, like: Node, target: Target) -> None:
+    ``parts`` are the two parts of complex arrays of the graph that are known, for all its instructions.
+    """
+
+    def __init__(
+        self, graph: Graph, like: Node, target: Target, parts: dict[Node, tuple[Node, Node]] | None = None
+    ) -> None:
         self.graph = graph
         self.like = like
         self.target = target
+        self.parts = {} if parts is None else parts
 
     def _add(self, opcode: str, shape: ArrayShape, operands: Iterable[Node], **attributes: object) -> Node:
         return self.graph.add(opcode, shape, operands, attributes, like=self.like)

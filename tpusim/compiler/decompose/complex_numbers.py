@@ -31,7 +31,29 @@ class Pair(NamedTuple):
 
 
 def parts_of(build: Build, node: Node) -> Pair:
-    """Return the parts of an array, past what only joins, moves or adds them."""
+    """Return the parts of an array, past what only joins, moves or adds them; of each array they are made once."""
+    # A stack of its own: programs add up thousands of arrays one after another.
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        if one in build.parts:
+            continue
+        missing = [operand for operand in _split_before(one) if operand not in build.parts]
+        if missing:
+            todo += one, *missing
+        else:
+            build.parts[one] = _split(build, one)
+    return Pair(*build.parts[node])
+
+
+def _split_before(node: Node) -> list[Node]:
+    """Return the operands whose parts those of a node are made of."""
+    if not node.array.dtype.is_complex or node.opcode not in REARRANGES | _SPLIT.keys() - {"complex"}:
+        return []
+    return [operand for operand in node.operands if operand.array.dtype.is_complex]
+
+
+def _split(build: Build, node: Node) -> Pair:
     if not node.array.dtype.is_complex:
         return Pair(node, build.splat(0, node))
     if node.opcode in REARRANGES:

@@ -18,7 +18,7 @@ from tpusim.compiler.decompose import (  # noqa: F401
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import RULES
 from tpusim.compiler.target import Target
-from tpusim.draft import Draft
+from tpusim.draft import Draft, Node
 
 
 def decompose(draft: Draft, target: Target) -> None:
@@ -27,10 +27,11 @@ def decompose(draft: Draft, target: Target) -> None:
     What has sizes that are known at run time only stays whole: the rules count with the bounds.
     """
     for graph in draft.reachable():
+        parts: dict[Node, tuple[Node, Node]] = {}
         for node in graph.order():
             if node.is_dynamic:
                 continue
             for rule in RULES.get(node.opcode, ()):
-                if (made := rule(Build(graph, node, target), node)) is not None:
+                if (made := rule(Build(graph, node, target, parts), node)) is not None:
                     graph.replace(node, made)
                     break

@@ -43,7 +43,8 @@ class Group:
         self.reads.update(node.operands)
         if node.opcode == "dynamic-update-slice":
             self.targets.add(node.operands[0])
-        if node.opcode in PRODUCTS:
+        # Another one may feed it: what is stored is of the first that joins.
+        if node.opcode in PRODUCTS and self.product is None:
             self.product = node
 
     def leave(self, node: Node, number: int) -> None:

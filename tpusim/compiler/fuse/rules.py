@@ -6,7 +6,7 @@ compiled ahead of time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from tpusim.compiler.fuse.group import LOOPS_OVER, Group
 from tpusim.compiler.host.moves import is_on_host
@@ -41,15 +41,15 @@ _PARTIAL_REDUCE = "PartialReduce"
 
 def product_behind(node: Node) -> Node | None:
     """Return the product that would be in the kernel of a node if that began one, None if there is none."""
-    return next((one for one in _made_for(node, KEEPS_TILES) if one.opcode in PRODUCTS), None)
+    return next((one for one in made_for(node, KEEPS_TILES) if one.opcode in PRODUCTS), None)
 
 
 def is_of_row(node: Node) -> bool:
     """Return whether a row window is made for this node alone: one kernel makes both, of what it has in registers."""
-    return any(map(is_row_window, _made_for(node, FUSES_INTO_USERS)))
+    return any(map(is_row_window, made_for(node, FUSES_INTO_USERS)))
 
 
-def _made_for(node: Node, through: Collection[str]) -> Iterator[Node]:
+def made_for(node: Node, through: Collection[str]) -> Iterator[Node]:
     """Yield what is made for a node alone; behind these what is made for those alone that have some opcodes."""
     private, todo = {node}, [node]
     while todo:
@@ -89,8 +89,11 @@ def writes_over(group: Group, other: Group) -> bool:
     return not group.targets.isdisjoint(other.reads)
 
 
-def refusal(node: Node, group: Group) -> str:
-    """Return the rule by which a kernel may not make a node that it uses; empty if it may."""
+def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
+    """Return the rule by which a kernel may not make a node that it uses; empty if it may.
+
+    ``pairs`` are products that may be made in the kernel of another one, with that one: see ``pairs``.
+    """
     if node.opcode not in FUSES_INTO_USERS:
         return f"a {node.opcode} ends its kernel"
     # In programs compiled ahead of time 72 of 72 such pads are kernels, and of 486 others 29.
@@ -107,7 +110,7 @@ def refusal(node: Node, group: Group) -> str:
     if any(user.opcode in REARRANGES and not _moves_with(node, user) for user in users) or node.opcode in RESHAPES:
         return "its elements go to other places, and are read from memory for that"
     if node.opcode in PRODUCTS:
-        return _refused_product(node, group)
+        return _refused_product(node, group, pairs)
     # Of rows along the lanes the product itself is stored, below.
     tall = [user for user in users if is_row_window(user) and not goes_along_lanes(user)]
     product = product_behind(node) if tall else None
@@ -120,9 +123,9 @@ def refusal(node: Node, group: Group) -> str:
     return ""
 
 
-def _refused_product(product: Node, group: Group) -> str:
+def _refused_product(product: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
     if group.product is not None:
-        return "the kernel has a product already"
+        return "" if pairs.get(product) is group.product else "the kernel has a product already"
     windows = [node for node in group.nodes if is_row_window(node)]
     if windows and any(map(_is_moved, product.operands)):
         return "it takes what it moves itself, and so makes no rows"

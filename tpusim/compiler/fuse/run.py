@@ -2,9 +2,9 @@
 
 Consumers come first. A producer joins the kernels of all its users if it may; one that several kernels would make anew
 does so only if that moves no more bytes than storing it. Otherwise it stays an output, of the kernel of a user that
-goes through the same elements where there is one. A kernel has one product at most, which may be followed by
-element-wise work, row windows and reductions; a reduction ends a kernel. Kernels that go through the elements of the
-same array are made together, as are kernels with what they read of another one.
+goes through the same elements where there is one. A kernel is made around one product at most, which another one may
+feed and which may be followed by element-wise work, row windows and reductions; a reduction ends a kernel. Kernels that
+go through the elements of the same array are made together, as are kernels with what they read of another one.
 
 Source: XLA, InstructionFusion and MultiOutputFusion, by idea; which kernels the TPU compiler makes, from programs
 compiled ahead of time.
@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
 from tpusim.compiler.fuse.group import Group, Spans, elements_of
+from tpusim.compiler.fuse.pairs import paired
 from tpusim.compiler.fuse.rules import (
     LOOPS,
     computed_type,
@@ -24,6 +26,7 @@ from tpusim.compiler.fuse.rules import (
     is_loop,
     is_of_row,
     is_only,
+    made_for,
     product_behind,
     read_bytes,
     reduces_partly,
@@ -40,6 +43,7 @@ from tpusim.ir.ops import (
     FUSES_INTO_USERS,
     KEEPS_TILES,
     LAID_OUT_FREELY,
+    PRODUCTS,
     REARRANGES,
     RESHAPES,
     SIBLINGS,
@@ -52,6 +56,10 @@ from tpusim.shapes.shape import TupleShape
 
 _MOST_RESULTS = 101
 """The most arrays that one kernel makes. Source: 120 products of one array, compiled ahead of time (libtpu 0.0.52)."""
+
+
+_NEAR = 100
+"""Of what a narrower array is made of so many nodes are looked at: a chain of thousands of them is no layer."""
 
 
 def fuse(draft: Draft, target: Target) -> None:
@@ -69,6 +77,7 @@ class _Fusion:
         self.nodes = graph.order()
         self.number = {node: number for number, node in enumerate(self.nodes)}
         self.read_bytes = read_bytes(self.nodes)
+        self.pairs = paired(self.nodes)
         self.made_in: dict[Node, list[Group]] = {}
         self.owner: dict[Node, Group] = {}
         self.spans = Spans()
@@ -90,7 +99,7 @@ class _Fusion:
     def _place(self, node: Node) -> None:
         """Decide in which kernels a node is made, and whether it is an output."""
         groups = self._groups_using(node)
-        refusals = [refusal(node, group) for group in groups]
+        refusals = [refusal(node, group, self.pairs) for group in groups]
         why = self._why_stored(node, groups, refusals)
         if groups and not why:
             for group in groups:
@@ -126,9 +135,18 @@ class _Fusion:
             return "the result, or what is no kernel, needs it in memory"
         if any(refusals):
             return "another kernel reads it from memory"
+        if self._is_left_by_product(node, groups):
+            return "the product that it is made of would be more to store"
         if len(groups) > 1 and not self._pays_again(node, groups):
             return "to make it again in each kernel takes more than to store it"
         return ""
+
+    def _is_left_by_product(self, node: Node, groups: Sequence[Group]) -> bool:
+        """Return whether a node makes narrower what a product leaves in a kernel of its own, for another product."""
+        if node.opcode != "convert" or physical_bytes(node.shape) >= physical_bytes(node.operands[0].shape):
+            return False
+        made = next((one for one in islice(made_for(node, KEEPS_TILES), _NEAR) if one.opcode in PRODUCTS), None)
+        return made is not None and all(group.product not in (None, self.pairs.get(made)) for group in groups)
 
     def _pays_again(self, node: Node, groups: Sequence[Group]) -> bool:
         """Return whether making a node in each of some kernels takes no more time than making it once and storing it.
@@ -181,7 +199,7 @@ class _Fusion:
 
     def _can_leave(self, node: Node, group: Group, groups: Sequence[Group]) -> bool:
         """Return whether a node may be one more output of a kernel that uses it."""
-        if refusal(node, group) or elements_of(node) != group.space or group.product is not None:
+        if refusal(node, group, self.pairs) or elements_of(node) != group.space or group.product is not None:
             return False
         if node.opcode in REARRANGES - {"copy"} or any(reduces_partly(made) for made in group.outputs):
             return False
@@ -266,6 +284,9 @@ class _Fusion:
         if node.opcode in LAID_OUT_FREELY and all(operand.is_small for operand in node.operands):
             return
         owner = self.owner.get(node)
+        # Most nodes are made in the one kernel that uses them: a chain of thousands would be gone along from each.
+        if owner is None and len(self._groups_using(node)) < 2:
+            return
         if owner and not is_only("reduce", owner):
             # What is made is summed up in whatever type.
             self._merge_alike(node, [owner, *(group for group in self._loops_over(node) if is_only("reduce", group))])

@@ -26,6 +26,7 @@ from tpusim.lowering.kernels.kernel import (
     block_room_bytes,
     bound_seconds,
     gone_through,
+    is_fed,
     is_scalar,
     own_candidates,
     plan_of,
@@ -63,7 +64,8 @@ def chosen_tiles(module: Module, chip: Chip, names: Mapping[str, str]) -> dict[s
 def tried_tiles(module: Module, chip: Chip, computation: str, name: str, *, wanted: int) -> list[TriedTiles]:
     """Return the ways to cut a kernel that can be stated, the fastest first; the first ``wanted`` are the best of all.
 
-    None for what is no kernel of its own, and for kernels around several products or one in groups.
+    None for what is no kernel of its own, and for kernels around one in groups or several products, if not all others
+    feed one.
     """
     inside = _scope(module, chip).inside(computation)
     return _tried_tiles(inside, inside.computation[name], wanted)
@@ -104,7 +106,7 @@ def _tried_tiles(scope: Scope, instruction: Instruction, wanted: int) -> list[Tr
     plan = plan_of(scope, instruction)
     if not plan.products:
         return sorted(_through_array(plan), key=lambda each: each.alone_ps)
-    tiling = stated_tiling(plan) if len(plan.products) == 1 else None
+    tiling = stated_tiling(plan) if len(plan.products) == 1 or is_fed(plan) else None
     return _around_product(plan, tiling, wanted) if tiling and plan.products[0][1].groups == 1 else []
 
 

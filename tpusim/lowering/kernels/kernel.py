@@ -346,8 +346,11 @@ def _main_first(
     scope: Scope, body: Body, products: list[tuple[int, Product]], window: WindowConfig | None
 ) -> list[tuple[int, Product]]:
     """Return the products of a kernel with the one first that the compiler's bounds are about."""
-    if len(products) < 2 or window is None:
+    if len(products) < 2:
         return products
+    if window is None:
+        # Another one feeds it, tile by tile.
+        return products[::-1] if _feed(body, products[-1][0], products[:-1]) else products
     tilings = [_stated_tiling(scope, body.values[at], size, window) for at, size in products]
     misfits = [tiling.misfit if tiling else inf for tiling in tilings]
     # The last of those that fit equally: what comes after feeds on it, so that it is computed tile by tile.
@@ -370,6 +373,17 @@ def stated_tiling(plan: Plan) -> StatedTiling | None:
     """Return the product that a kernel is made around, with the bounds that are stated for it, if any can be."""
     (at, size), window = plan.products[0], plan.instruction.backend_config.window_config
     return _stated_tiling(plan.scope, plan.body.values[at], size, window or WindowConfig())
+
+
+def is_fed(plan: Plan) -> bool:
+    """Return whether the product that a kernel is made around is made of all others in it."""
+    (main, _), *others = plan.products
+    return _feed(plan.body, main, others)
+
+
+def _feed(body: Body, main: int, others: Iterable[tuple[int, Product]]) -> bool:
+    """Return whether the product at a position is made of all others."""
+    return made_from([item.operands for item in body.values], (main,)).issuperset(at for at, _ in others)
 
 
 def _stated_nest(plan: Plan) -> Nest | None:
@@ -433,7 +447,16 @@ def _cut_limits(plan: Plan) -> dict[str, int]:
     rows, columns = -(-size.rows // vpu.sublanes), -(-size.columns // vpu.lanes)
     limits = {BATCH: size.batch * size.groups, ROWS: rows, COLUMNS: columns, DEPTH: -(-size.depth // vpu.lanes)}
     limits[TAPS] = round(size.reach)
-    return limits | dict.fromkeys(_whole_rows(plan), 1)
+    return limits | dict.fromkeys(_whole_rows(plan) | _fed_whole(plan), 1)
+
+
+def _fed_whole(plan: Plan) -> set[str]:
+    """Return the kinds of dimension along which a product is not cut, so that what feeds it is computed once."""
+    (main, _), *others = plan.products
+    made_of, feeders = [item.operands for item in plan.body.values], {at for at, _ in others}
+    kinds = (COLUMNS, ROWS)
+    sides = zip(made_of[main], kinds, strict=False)
+    return {kind for operand, kind in sides if not feeders.isdisjoint(made_from(made_of, (operand,)))}
 
 
 def _whole_rows(plan: Plan) -> set[str]:

@@ -1,0 +1,90 @@
+"""Which products are made in the kernel of the product that they feed, so that what is between them stays in VMEM.
+
+Of ``relu(x @ w) @ v`` with few columns each tile of rows goes through both. A kernel has two products at most: of a
+chain of them those pair first that compute most.
+
+Source: 590 pairs and 30 chains of products compiled ahead of time (libtpu 0.0.52, most for v5e, some for v4, v5p, v6e).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import inf
+from typing import NamedTuple
+
+from tpusim.compiler.fuse.rules import made_for
+from tpusim.draft import Node
+from tpusim.ir.ops import ELEMENTWISE
+from tpusim.semantics.products import Product, canonical_product
+from tpusim.shapes.address import physical_bytes
+
+_MOST_HELD = 3 * 2**19
+"""Elements that both products take for every tile, at most.
+
+Source: of 512 pairs of sizes from 256 to 2,048 this tells 471 right (fused in the compiler or not); where it does not,
+the kernels are bound by the matrix unit, and take as long either way.
+"""
+
+_BETWEEN = ELEMENTWISE - {"map"}
+
+
+class _Pair(NamedTuple):
+    """A product, the one that it feeds, and what the first computes and makes."""
+
+    feeder: Node
+    product: Node
+    flops: float
+    made_bytes: int
+
+
+def paired(nodes: Iterable[Node]) -> dict[Node, Node]:
+    """Return the products of a graph that are made in the kernel of the product that they feed, each with that."""
+    pairs = [pair for node in nodes if node.opcode == "dot" for pair in _pairs_with(node)]
+    pairs.sort(key=lambda pair: (-pair.flops, -pair.made_bytes))
+    found: dict[Node, Node] = {}
+    taken: set[Node] = set()
+    for pair in pairs:
+        if taken.isdisjoint((pair.feeder, pair.product)):
+            found[pair.feeder] = pair.product
+            taken |= {pair.feeder, pair.product}
+    return found
+
+
+def _pairs_with(product: Node) -> Iterator[_Pair]:
+    """Yield the pairs of a product and one that is made for it alone, with nothing but element-wise work between."""
+    for feeder in made_for(product, _BETWEEN):
+        sides = _sides(feeder, product) if feeder.opcode == "dot" else set()
+        # What feeds both sides is needed in two orders.
+        if len(sides) != 1:
+            continue
+        first, second = _sizes(feeder), _sizes(product)
+        if first.passes == second.passes == 1 and _held(first, second, *sides) <= _MOST_HELD:
+            yield _Pair(feeder, product, first.flops, physical_bytes(feeder.shape))
+
+
+def _sides(feeder: Node, product: Node) -> set[int]:
+    """Return the numbers of the operands of a product that are made of one that is made for it."""
+    found, todo, seen = set[int](), [feeder], {feeder}
+    while todo:
+        node = todo.pop()
+        if product in node.users:
+            found |= {number for number, operand in enumerate(product.operands) if operand is node}
+        todo += [user for user in node.users if user is not product and user not in seen]
+        seen.update(node.users)
+    return found
+
+
+def _sizes(node: Node) -> Product:
+    return canonical_product(node.written(), [operand.array for operand in node.operands])
+
+
+def _held(first: Product, second: Product, side: int) -> float:
+    """Return the elements that a kernel holds while it goes through the longer dimension of what is between two dots.
+
+    Those are what the first is multiplied with and what the second is, or makes: of the shorter dimension, and of the
+    depth of the first or of what nothing feeds of the second, which the first feeds on the left or right ``side``.
+    """
+    free, apart = (second.rows, second.columns) if side == 0 else (second.columns, second.rows)
+    if first.batch != second.batch or sorted((first.rows, first.columns)) != sorted((second.depth, free)):
+        return inf
+    return min(second.depth, free) * (first.depth + apart)
