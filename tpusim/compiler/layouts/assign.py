@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from tpusim.compiler.host.held import is_to_host
 from tpusim.compiler.layouts.bitcasts import carried_order, is_bitcast, stays
+from tpusim.compiler.layouts.loops import copy_before_loops
 from tpusim.compiler.layouts.orders import (
     Order,
     boundary_order,
@@ -63,6 +64,7 @@ def assign_layouts(draft: Draft, target: Target) -> None:
     entry = draft.entry
     for graph in draft.reachable():
         _Assignment(graph, target, _modes(draft) if graph is entry else _Modes((), ())).run()
+    copy_before_loops(draft)
     draft.attributes["entry_computation_layout"] = ComputationLayout(
         tuple(parameter.shape for parameter in entry.parameters), entry.root.shape
     )

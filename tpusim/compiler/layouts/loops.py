@@ -1,0 +1,53 @@
+"""Behind the layouts: what a loop only reads in another order than it is handed is brought into that order before it.
+
+Source: programs compiled ahead of time, in which loops carry such arrays in the order that their bodies want.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tpusim.draft import Draft, Graph, Node
+from tpusim.shapes.shape import Shape, TupleShape
+
+
+def copy_before_loops(draft: Draft) -> None:
+    """Take copies of what loops do not change out of them; of inner loops first, whose copies the outer ones make."""
+    loops = [(graph, node) for graph in draft.running() for node in graph.order() if node.opcode == "while"]
+    uses = Counter(name for _, loop in loops for name in loop.called)
+    for graph, loop in loops:
+        is_alone = all(uses[name] == 1 for name in loop.called)
+        if is_alone and loop is not graph.root and loop.operands[0].opcode == "tuple":
+            for at in range(len(loop.operands[0].operands)):
+                _copy_before(draft, graph, loop, at)
+
+
+def _copy_before(draft: Draft, graph: Graph, loop: Node, at: int) -> None:
+    body, condition = (draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
+    inside, behind = body.parameters[0].takers(at), loop.takers(at)
+    are_elements = all(taker.opcode == "get-tuple-element" for taker in (*inside, *behind))
+    is_unchanged = body.root.opcode == "tuple" and body.root.operands[at] in inside
+    if not (are_elements and is_unchanged) or condition.parameters[0].takers(at):
+        return
+    copies = [user for taker in inside for user in taker.users if user is not body.root]
+    shapes = {copy.shape for copy in copies}
+    if len(shapes) != 1 or any(copy.opcode != "copy" for copy in copies) or body.root.operands.count(inside[0]) > 1:
+        return
+    (shape,) = shapes
+    state = graph.own(loop.operands[0], loop)
+    before = state.operands[at]
+    for taker in behind:
+        graph.replace(taker, before)
+    made = graph.add("copy", shape, [before], like=copies[0])
+    state.take([*state.operands[:at], made, *state.operands[at + 1 :]])
+    for whole in (state, loop, body.root, body.parameters[0], condition.parameters[0]):
+        whole.shape = _with_element(whole.shape, at, shape)
+    for taker in inside:
+        taker.shape = shape
+    for copy in copies:
+        body.replace(copy, copy.operands[0])
+
+
+def _with_element(whole: Shape, at: int, shape: Shape) -> TupleShape:
+    assert isinstance(whole, TupleShape)
+    return TupleShape((*whole.elements[:at], shape, *whole.elements[at + 1 :]))
