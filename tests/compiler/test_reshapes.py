@@ -89,3 +89,51 @@ def test_a_group_norm_takes_what_it_takes_as_the_tpu_compiler_leaves_it():
     theirs = tpusim.simulate(FOLDER / "groupnorm.v5e.hlo.txt.gz")
     assert ours.timeline.total_ps == pytest.approx(theirs.timeline.total_ps, rel=0.3)
     assert ours.summary.memory.peak_hbm_bytes == pytest.approx(theirs.summary.memory.peak_hbm_bytes, rel=0.01)
+
+
+def split(rows, groups, columns, between, dtype="bf16"):
+    """Return a program that splits rows into groups, and sums up what it makes of each."""
+    shape = f"[{rows},{groups},{columns}]"
+    first = f"  x = {dtype}[{rows},{groups * columns}] parameter(0)\n  zero = f32[] constant(0)\n"
+    lines = f"  s = {dtype}{shape} reshape(x)\n  c = f32{shape} convert(s)\n  a = f32{shape} abs(c)\n"
+    made = "a" if between == "abs" else "c"
+    end = f"  ROOT r = f32[{rows},{groups}] reduce({made}, zero), dimensions={{2}}, to_apply=sum"
+    return f"HloModule m\n{REGIONS}\nENTRY e {{\n{first}{lines}{end}\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "between", "moved"),
+    [
+        ((8192, 32, 128), "abs", "f32"),
+        ((8192, 32, 128), "convert", "f32"),
+        ((2048, 32, 256), "abs", "f32"),
+        ((2048, 32, 256), "convert", "bf16"),
+        ((4096, 8, 512), "convert", "bf16"),
+        ((4096, 32, 64), "abs", "bf16"),
+        ((4096, 12, 128), "abs", "bf16"),
+        ((4096, 16, 192), "abs", "bf16"),
+    ],
+)
+def test_registers_go_to_other_places_in_the_type_and_kernel_of_the_tpu_compiler(sizes, between, moved):
+    """What moves is what the TPU compiler's copy takes in (libtpu 0.0.52, v5e), and joins no other kernel."""
+    module = compiled(split(*sizes, between))
+    assert [i.shape.dtype.name for i in module.entry if i.opcode == "reshape"] == [moved]
+
+
+@pytest.mark.parametrize("between", ["abs", "convert"])
+def test_what_is_made_before_a_reshape_is_the_same(between):
+    """Bit for bit."""
+    plain = parse_module(SourceText("m", split(16, 8, 128, between, "f32")))
+    inputs = [np.random.default_rng(1).standard_normal((16, 1024), "f4")]
+    one, other = (execute(module, inputs) for module in (plain, compiled(split(16, 8, 128, between, "f32"))))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_what_a_product_makes_is_split_before_anything_is_made_of_it():
+    """The product can write what the reshape is to give."""
+    text = split(8192, 32, 128, "abs").replace(
+        "x = bf16[8192,4096] parameter(0)",
+        "p = bf16[8192,256] parameter(0)  w = bf16[256,4096] parameter(1)\n"
+        "  x = bf16[8192,4096] dot(p, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    )
+    assert [i.shape.dtype.name for i in compiled(text).entry if i.opcode == "reshape"] == ["bf16"]

@@ -287,6 +287,9 @@ class _Fusion:
         # Most nodes are made in the one kernel that uses them: a chain of thousands would be gone along from each.
         if owner is None and len(self._groups_using(node)) < 2:
             return
+        # What gives elements other places is a kernel by itself.
+        if owner and owner.made <= RESHAPES:
+            owner = None
         if owner and not is_only("reduce", owner):
             # What is made is summed up in whatever type.
             self._merge_alike(node, [owner, *(group for group in self._loops_over(node) if is_only("reduce", group))])
