@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from tpusim.ir.attributes import Window
+from tpusim.ir.attributes import ComputationName, Window
 from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
 from tpusim.ir.ops import CONTROL_FLOW, HAS_EFFECTS, VIEWS
+from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
 
@@ -267,6 +268,16 @@ class Draft:
         self._taken[stem] = max(number, 0)
         self._taken.setdefault(name, 0)
         return name
+
+    def region(self, opcode: str, dtype: DType) -> ComputationName:
+        """Return the name of a new computation that combines two numbers of a type."""
+        graph = Graph(self, self.fresh(f"{opcode}_of_two"))
+        self.graphs[graph.name] = graph
+        graph.parameters = [
+            graph.add("parameter", ArrayShape(dtype), immediate=at, name=f"param_{at}") for at in range(2)
+        ]
+        graph.root = graph.add(opcode, ArrayShape(dtype), graph.parameters)
+        return ComputationName(graph.name)
 
     def _read(self, computation: Computation, callers: list[tuple[Graph, Node]]) -> Graph:
         """Return a computation as a graph, and enter its calls, loops and branches."""

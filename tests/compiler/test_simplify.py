@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tests.compiler.programs import LESS, compiled
 from tpusim.pipeline.stages import check, execute
 from tpusim.shapes.dtype import DTYPES, numpy_dtype
+from tpusim.source import SourceText
+from tpusim.text.parser import parse_module
 
 RULES = {
     "reshape of a reshape": ("y = f32[64] reshape(x)  ROOT z = f32[4,16] reshape(y)", "reshape"),
@@ -440,3 +442,25 @@ ENTRY e {{
     expected, found = (np.float64(execute(each, {"in0": x}, precision="exact", chip="v5e")) for each in (before, made))
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(np.signbit(found[:4]), np.signbit(expected[:4]))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "start", "made"), [("maximum", "-inf", "bf16"), ("minimum", "inf", "f32"), ("maximum", "0", "f32")]
+)
+def test_the_largest_is_found_before_numbers_are_made_wider(opcode, start, made):
+    """As the TPU compiler has it, whose least is found after (libtpu 0.0.52); the value is the same."""
+    text = f"""HloModule m
+of_two {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] {opcode}(a, b) }}
+ENTRY e {{
+  x = bf16[64,256] parameter(0)
+  w = f32[64,256] convert(x)
+  k = f32[] constant({start})
+  m = f32[64] reduce(w, k), dimensions={{1}}, to_apply=of_two
+  ROOT r = f32[64] negate(m)
+}}
+"""
+    plain, module = parse_module(SourceText("m", text)), compiled(text)
+    found = [i.shape.dtype.name for c in module.computations for i in c if i.opcode == "reduce"]
+    assert found == [made]
+    inputs = [np.random.default_rng(1).standard_normal((64, 256), "f4").astype(numpy_dtype(DTYPES["bf16"]))]
+    np.testing.assert_array_equal(*(execute(each, inputs) for each in (plain, module)))

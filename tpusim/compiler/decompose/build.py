@@ -200,19 +200,13 @@ class Build:
 
     def reduce(self, node: Node, start: Node, along: Sequence[int], opcode: str) -> Node:
         """Return some dimensions combined by an operation."""
-        return self.combined(node, start, along, self.region(opcode, node.array.dtype))
+        return self.combined(node, start, along, self.graph.draft.region(opcode, node.array.dtype))
 
     def combined(self, node: Node, start: Node, along: Sequence[int], region: str) -> Node:
         """Return some dimensions combined by a computation."""
         sizes = tuple(size for d, size in enumerate(node.array.dimensions) if d not in along)
         shape = ArrayShape(node.array.dtype, sizes)
         return self._add("reduce", shape, [node, start], dimensions=tuple(along), to_apply=ComputationName(region))
-
-    def region(self, opcode: str, dtype: DType) -> str:
-        """Return a new computation that combines two numbers."""
-        graph = self._graph(f"{opcode}_of_two", [ArrayShape(dtype)] * 2)
-        graph.root = graph.add(opcode, ArrayShape(dtype), graph.parameters)
-        return graph.name
 
     def loop(
         self, trips: int, first: Sequence[Node], step: Callable[[Build, Node, list[Node]], Sequence[Node]]

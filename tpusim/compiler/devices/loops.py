@@ -12,12 +12,10 @@ from tpusim.compiler.kernels.places import BEFORE
 from tpusim.compiler.simplify.rules import splat_text
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.attributes import ComputationName
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import RELAYOUTS
 from tpusim.semantics.combining import sole_opcode
 from tpusim.semantics.scalars import literal_number
-from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape
 
 
@@ -94,7 +92,7 @@ def _move(graph: Graph, loop: Node, at: int, summed: Node) -> None:
     element = graph.add("get-tuple-element", shape, [loop], {"index": at}, like=takers[0])
     attributes = dict(summed.attributes)
     if shape.dtype != summed.array.dtype:
-        attributes["to_apply"] = _sum_of(graph.draft, shape.dtype)
+        attributes["to_apply"] = graph.draft.region("add", shape.dtype)
     total = graph.add("all-reduce", shape, [element], attributes)
     if literal_number(Literal(splat_text(start))) != 0:
         state.take([*state.operands[:at], _zeros(graph, start), *state.operands[at + 1 :]])
@@ -106,12 +104,3 @@ def _move(graph: Graph, loop: Node, at: int, summed: Node) -> None:
 def _zeros(graph: Graph, like: Node) -> Node:
     zero = graph.add("constant", ArrayShape(like.array.dtype), like=like, immediate=Literal("0"))
     return graph.add("broadcast", like.array, [zero], {"dimensions": ()}, like=like) if like.array.rank else zero
-
-
-def _sum_of(draft: Draft, dtype: DType) -> ComputationName:
-    """Return the name of a new computation that adds two numbers of a type."""
-    graph = Graph(draft, draft.fresh(f"sum_of_{dtype.name}"))
-    draft.graphs[graph.name] = graph
-    graph.parameters = [graph.add("parameter", ArrayShape(dtype), immediate=at) for at in range(2)]
-    graph.root = graph.add("add", ArrayShape(dtype), graph.parameters)
-    return ComputationName(graph.name)

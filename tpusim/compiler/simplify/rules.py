@@ -9,6 +9,7 @@ from tpusim.compiler.simplify.table import simplifies
 from tpusim.draft import Graph, Node
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import ELEMENTWISE, RESHAPES, SEES_BITS, SLICES
+from tpusim.semantics.combining import sole_opcode
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
 
@@ -103,6 +104,26 @@ def _convert(graph: Graph, node: Node) -> Node | None:
     if operand.opcode != "convert" or not same_type(node, operand.operands[0]):
         return None
     return operand.operands[0] if (node.array.dtype.name, operand.array.dtype.name) in _WIDENS else None
+
+
+@simplifies("reduce")
+def _largest(graph: Graph, node: Node) -> Node | None:
+    """The largest of numbers that are only made wider is found before they are.
+
+    Source: eleven programs compiled ahead of time for v5e (libtpu 0.0.52); of a twelfth the least is found after it.
+    """
+    if len(node.operands) != 2 or node.operands[0].opcode != "convert" or splat_text(node.operands[1]) != "-inf":
+        return None
+    (narrow,), wide = node.operands[0].operands, node.array.dtype
+    if (narrow.array.dtype.name, wide.name) != ("bf16", "f32"):
+        return None
+    if sole_opcode(graph.draft.graphs, node.attributes["to_apply"]) != "maximum":
+        return None
+    dtype = narrow.array.dtype
+    least = graph.add("constant", ArrayShape(dtype), immediate=Literal("-inf"))
+    combined = dict(node.attributes) | {"to_apply": graph.draft.region("maximum", dtype)}
+    found = graph.add("reduce", ArrayShape(dtype, node.array.dimensions), [narrow, least], combined, like=node)
+    return graph.add("convert", node.shape, [found], like=node)
 
 
 _WIDENS = frozenset({("bf16", "f32"), ("f16", "f32"), ("s8", "s32"), ("u8", "u32"), ("s16", "s32")})
