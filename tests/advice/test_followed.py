@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpusim.advice.advise import advise
+from tpusim.advice.trials import Case
 from tpusim.errors import CapacityError
 from tpusim.hardware.load import load_chip
 from tpusim.jax import lower_for
@@ -137,6 +138,20 @@ def test_what_is_mapped_saves_what_its_vmap_does(function, shape):
     before_ps = takes_ps(lambda rows: jax.lax.map(function, rows), one)
     promised_ps = promises(lambda rows: jax.lax.map(function, rows), one)["batch loops"]
     assert before_ps - promised_ps == pytest.approx(before_ps - takes_ps(jax.vmap(function), one), rel=0.2)
+
+
+def attention(q, k, v):
+    """Return the sum of what a layer of attention makes."""
+    return (jax.nn.softmax(q @ k.swapaxes(-1, -2) / 11) @ v).sum()
+
+
+def test_what_is_narrow_is_not_to_be_cast():
+    """The core computes in f32 what it is given in bf16: what tpusim has compiled says so, and not what was given."""
+    one = array(16, 2048, 128)
+    module = lower_for(jax.grad(attention, (0, 1, 2)), one, one, one)
+    case = Case(simulate(module), None, given=module)
+    assert case.run_ps(case.front_end) == case.total_ps
+    assert "cast to bf16" not in promises(jax.grad(attention, (0, 1, 2)), one, one, one)
 
 
 def updated(rows, new, at):

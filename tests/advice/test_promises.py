@@ -43,6 +43,17 @@ def test_no_advice_on_the_host_promises_less_than_the_roofline(path):
     assert all(finding.after_ps >= roof_ps for finding in advise(path).findings)
 
 
+@pytest.mark.parametrize("schedule", ["", "compiled"])
+def test_every_saving_is_of_the_run(schedule):
+    """In f32, of which tpusim makes another program than the TPU compiler: its share is the same, and it is said."""
+    advice = advise(TRACES / "worse/wide_bad.v5e.hlo.txt.gz", schedule=schedule)
+    assert {finding.before_ps for finding in advice.findings} == {advice.time_ps}
+    of_both = [finding.compiled_ps for finding in advice.findings if finding.basis == "compiled"]
+    assert of_both
+    assert all((made_ps == advice.time_ps) == bool(schedule) for made_ps in of_both)
+    assert ("tpusim's form" in str(advice)) != bool(schedule)
+
+
 @pytest.mark.parametrize("path", OF_HOST + SOME, ids=lambda path: path.name.partition(".")[0])
 def test_no_alternative_ends_before_what_it_began(path):
     """By every rule that changes steps: what outlasted them would not be paid for."""

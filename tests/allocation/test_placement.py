@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.lowering.hlo import lower_text
+from tests.house.source_tree import ROOT
+from tests.lowering.hlo import lower_module_text, lower_text
 from tpusim.allocation.heap import alignment_bytes
 from tpusim.allocation.homes import overlaps_any
 from tpusim.allocation.liveness import Value
 from tpusim.allocation.placement import Place, reuse_output_memory, united
 from tpusim.ir.module import Instruction
+from tpusim.pipeline.stages import simulate
 from tpusim.shapes.notation import parse_shape
 
 MIB = 2**20
@@ -76,9 +78,10 @@ def rows(mib):
     return f"f32[{256 * mib},1024]{{1,0:T(8,128)}}"
 
 
-def homes(lines, root, config=""):
+def homes(lines, root, config="", mark=""):
     """Return in whose memory each temporary of a megabyte or more lies, empty for the heap."""
-    program = lower_text("\n".join([f"%a = {rows(16)} parameter(0)", *lines, f"ROOT %t = {root}{config}"]))
+    entry = "\n".join([f"%a = {rows(16)} parameter(0)", *lines, f"ROOT %t = {root}{config}"])
+    program = lower_module_text(f"HloModule m, is_scheduled=true{mark}\n\nENTRY %main {{\n{entry}\n}}\n")
     return {b.name: b.within for b in program.buffers if b.kind == "temporary" and b.n_bytes >= MIB}
 
 
@@ -94,11 +97,25 @@ def test_a_temporary_takes_the_smallest_output_that_is_large_enough():
     assert found["x"] == "four"
 
 
-@pytest.mark.parametrize(("config", "home"), [("", "four"), (', backend_config={"buffering_level":"2"}', "")])
-def test_newer_compilers_keep_temporaries_out_of_outputs(config, home):
-    """They note how kernels are buffered; see the figures of libtpu 0.0.52 in ``traces/memory``."""
+@pytest.mark.parametrize(
+    ("config", "mark", "home"),
+    [
+        ("", "", "four"),
+        (', backend_config={"buffering_level":"2"}', "", ""),
+        ("", ', frontend_attributes={tpusim_compiled_for="v5e"}', ""),
+    ],
+)
+def test_newer_compilers_keep_temporaries_out_of_outputs(config, mark, home):
+    """They note how kernels are buffered, see libtpu 0.0.52 in ``traces/memory``; what tpusim compiles is placed so."""
     lines = [cut("x", 3), cut("k", 1, "x"), cut("l", 1, "k"), cut("four", 4)]
-    assert homes(lines, f"({rows(1)}, {rows(4)}) tuple(%l, %four)", config)["x"] == home
+    assert homes(lines, f"({rows(1)}, {rows(4)}) tuple(%l, %four)", config, mark)["x"] == home
+
+
+@pytest.mark.parametrize("name", ["gpt2_fwd_b8t1024", "sampler_v32000"])
+def test_of_what_tpusim_compiles_the_heap_is_what_is_counted(name):
+    """All reports say one figure."""
+    use = simulate(ROOT / f"traces/unscheduled/{name}.hlo.txt.gz", "v5e").summary.memory
+    assert use.temp_bytes == use.heap_bytes
 
 
 def test_of_equal_outputs_the_last_of_the_order_is_tried_first():

@@ -33,7 +33,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.hardware.pod import Topology, as_topology
 from tpusim.ir.module import Module
 from tpusim.lowering.module import DEFAULT_TRIPS
-from tpusim.pipeline.stages import simulate
+from tpusim.pipeline.stages import load_any, simulate
 from tpusim.program.module import Program
 from tpusim.report.shown import Shown
 from tpusim.report.tables import Printer, size_text
@@ -71,9 +71,11 @@ def advise(
     CapacityError, if the program does not fit, names what would take less memory.
     """
     rest = as_topology(topology), default_trip_count
+    loaded = load_any(program)
+    given = loaded if isinstance(loaded, Module) else None
     run = partial(
         simulate,
-        program,
+        program if given is None else given,
         chip,
         topology=rest[0],
         overrides=overrides,
@@ -81,9 +83,9 @@ def advise(
         schedule=schedule,
     )
     try:
-        case = Case(run(allow_overflow=allow_overflow), *rest)
+        case = Case(run(allow_overflow=allow_overflow), *rest, given)
     except CapacityError as error:
-        mends = _findings(Case(run(allow_overflow=True), *rest), _FOR_MEMORY)[0]
+        mends = _findings(Case(run(allow_overflow=True), *rest, given), _FOR_MEMORY)[0]
         lines = [f"  {size_text(one.saved_bytes)} less: {one.change}" for one in mends if one.saved_bytes > 0]
         if not lines:
             raise

@@ -98,12 +98,18 @@ def products_of(module: Module, home: Computation, of: Instruction) -> Iterator[
 
 
 class Case:
-    """A run that is looked at: its program, its module if there is one, and what each step of it took."""
+    """A run that is looked at: its program, its module if there is one, and what each step of it took.
 
-    def __init__(self, result: Result, topology: Topology | None, trips: int = DEFAULT_TRIPS) -> None:
+    ``given`` is the module that was to run, by default the one that ran: another one if tpusim has compiled it.
+    """
+
+    def __init__(
+        self, result: Result, topology: Topology | None, trips: int = DEFAULT_TRIPS, given: Module | None = None
+    ) -> None:
         self.result = result
         self.program = result.program
         self.module = result.module
+        self.given = given or result.module
         self.chip = result.chip
         self.topology = topology
         self.trips = trips
@@ -161,8 +167,9 @@ class Case:
     @cached_property
     def front_end(self) -> Module | None:
         """The module before any compiler, None where that cannot be had."""
+        # Of the module that ran what was given, if tpusim compiled it: what it did to types would stay.
         try:
-            return None if self.module is None else front_end_form(self.module)
+            return None if self.given is None else front_end_form(self.given)
         except TpusimError:
             return None
 
@@ -183,6 +190,8 @@ class Case:
     @cached_property
     def compiled_ps(self) -> int:
         """What the program takes when tpusim compiles it, for alternatives that it has to compile."""
+        if self.result.schedule == "compiled":
+            return self.total_ps
         assert self.front_end is not None
         return self.run_ps(self.front_end)
 
@@ -194,17 +203,19 @@ class Case:
 
     def try_out(self, rule: str, trial: Trial) -> Finding | None:
         """Return what a trial came to, None where it cannot be run, or not with what comes from the host."""
-        alternative, basis = trial.alternative, _MEMORY
+        alternative, basis, compiled_ps = trial.alternative, _MEMORY, 0
         before_ps = after_ps = self.total_ps
         try:
             if isinstance(alternative, Program):
                 after_ps, basis = self.run_ps(alternative), "bound" if trial.is_bound else "steps"
             elif alternative is not None:
-                before_ps, after_ps, basis = self.compiled_ps, self.run_ps(alternative), "compiled"
+                compiled_ps, made_ps, basis = self.compiled_ps, self.run_ps(alternative), "compiled"
+                # Another compiler's program takes another time than ours of it: it would save the same share.
+                after_ps = before_ps * made_ps // max(1, compiled_ps)
+                # What arrays in the host's memory were compiled to says nothing of a program that fetches them.
+                if min(made_ps, after_ps) < self.host_ps:
+                    return None
         except TpusimError:
-            return None
-        # What arrays in the host's memory were compiled to says nothing of a program that fetches them.
-        if basis == "compiled" and after_ps < self.host_ps:
             return None
         return Finding(
             rule=rule,
@@ -215,5 +226,6 @@ class Case:
             basis=basis,
             before_ps=before_ps,
             after_ps=after_ps,
+            compiled_ps=compiled_ps,
             saved_bytes=trial.saved_bytes,
         )

@@ -2,7 +2,7 @@
 
 As XLA's BufferAssigner does it (xla/service/buffer_assignment.cc): what the program returns gets memory of its own;
 a temporary goes into the memory of an output that is at least as large and not in use yet, or not any more, unless a
-newer compiler made the program; what remains is placed in one heap per memory space.
+newer compiler made the program, or tpusim, which follows it; what remains is placed in one heap per memory space.
 """
 
 from __future__ import annotations

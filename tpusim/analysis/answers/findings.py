@@ -10,15 +10,18 @@ from tpusim.analysis.answers.caveats import Caveats
 
 Basis = Literal["steps", "compiled", "memory", "bound"]
 """How a saving was found: the program's steps were changed and run; the module was changed, and both forms of it
-compiled by tpusim and run; nothing but memory changes; it is a bound for the same operations, which no program reaches.
+compiled by tpusim and run, of which the program saves the same share; nothing but memory changes; it is a bound for the
+same operations, which no program reaches.
 """
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong, the change in the user's code, and what it saves.
 
-    ``before_ps`` and ``after_ps`` are whole runs, both made as ``basis`` says; ``ops`` are those that it is about, at
-    ``source``. ``saved_bytes`` of HBM come with it, below 0 where it takes some.
+    ``before_ps`` is the run, ``after_ps`` the one with the change, as ``basis`` says; ``ops`` are those that it is
+    about, at ``source``. ``compiled_ps`` is what the program takes as tpusim compiles it, 0 where that was not asked:
+    another time than ``before_ps`` if another compiler's form of it ran. ``saved_bytes`` of HBM come with it, below 0
+    where it takes some.
     """
 
     rule: str
@@ -29,6 +32,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     basis: Basis
     before_ps: int
     after_ps: int
+    compiled_ps: int = 0
     saved_bytes: int = 0
 
     @property

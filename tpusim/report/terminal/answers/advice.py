@@ -36,6 +36,8 @@ def _print_finding(number: int, finding: Finding, console: Printer) -> None:
     console.print(f"   where     {escape(', '.join(finding.ops) + where)}", soft_wrap=True)
     both = " -> ".join(times_text(finding.before_ps, finding.after_ps))
     times = f", {both}" if finding.basis != "memory" else ""
+    if finding.compiled_ps not in (0, finding.before_ps):
+        times += f": the share that tpusim's form of it saves, which takes {time_text(finding.compiled_ps)}"
     console.print(f"   checked   {finding.rule}: {_BASES[finding.basis]}{times}")
 
 
