@@ -278,13 +278,18 @@ def test_rows_of_scores_are_made_with_their_product_as_long_as_they_are_short(ro
         (
             "q = f32[8,512,128] parameter(0)  r = f32[24,512,128] parameter(1)"
             "  k = f32[8,512,128] slice(r), slice={[8:16],[0:512],[0:128]}",
+            True,
+        ),
+        (
+            "k = f32[8,512,128] parameter(0)  r = f32[24,512,128] parameter(1)"
+            "  q = f32[8,512,128] slice(r), slice={[8:16],[0:512],[0:128]}",
             False,
         ),
     ],
-    ids=["computed", "repeated", "cut out"],
+    ids=["computed", "repeated", "keys cut out", "queries of an array"],
 )
 def test_a_product_that_moves_what_it_takes_makes_no_rows(made, is_one):
-    """Heads that share keys, or lie beside queries in one array. Source: as above, 9 kernels."""
+    """Heads that share keys, for one. Matrices of an array are read where they lie by the first operand alone."""
     assert attention(512, 512, made=made) == [is_one]
 
 

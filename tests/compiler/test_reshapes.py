@@ -137,3 +137,43 @@ def test_what_a_product_makes_is_split_before_anything_is_made_of_it():
         "  x = bf16[8192,4096] dot(p, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
     )
     assert [i.shape.dtype.name for i in compiled(text).entry if i.opcode == "reshape"] == ["bf16"]
+
+
+PRODUCTS = {
+    "of a layer": ("s = f32[1,12,24] parameter(1)  w = f32[12,24] reshape(s)", "f32[6,5,2,3,4]"),
+    "of rows": ("w = f32[12,24] parameter(1)", "f32[2,3,5,24]"),
+    "of nothing reshaped": ("w = f32[12,24] parameter(1)", "f32[6,5,2,3,4]"),
+    "with one element more": ("s = f32[1,12,24] parameter(1)  w = f32[12,24] reshape(s)", "f32[6,5,1,24]"),
+    "joined": ("s = f32[1,12,24] parameter(1)  w = f32[12,24] reshape(s)", "f32[30,6,4]"),
+}
+
+
+def product(case):
+    """Return the text of a program that splits or joins a product, and the shape of that."""
+    weights, shape = PRODUCTS[case]
+    rows = "r = f32[30,12] parameter(0)  x = f32[6,5,12] reshape(r)"
+    rows = rows if case == "of rows" else "x = f32[6,5,12] parameter(0)"
+    text = f"""  {rows}  {weights}
+  y = f32[6,5,24] dot(x, w), lhs_contracting_dims={{2}}, rhs_contracting_dims={{0}}
+  z = {shape} reshape(y)  ROOT n = {shape} negate(z)"""
+    return f"HloModule m\nENTRY e {{{text}\n}}\n", shape
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_a_product_makes_what_it_is_split_into_if_it_takes_something_reshaped(case):
+    """As of a layer's weights, which are cut out of all layers', and of rows that are split themselves."""
+    text, shape = product(case)
+    (dot,) = [i for i in compiled(text, stop_after="reshapes").entry if i.opcode == "dot"]
+    is_split = dot.shape.dimensions == tuple(map(int, shape[4:-1].split(",")))
+    assert is_split == (case in {"of a layer", "of rows"})
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_a_split_product_has_its_values(case):
+    """Each of them is the same sum."""
+    text, _ = product(case)
+    given = parse_module(SourceText("text", text))
+    generator = np.random.default_rng(0)
+    values = [generator.standard_normal(p.shape.dimensions).astype(np.float32) for p in given.entry.parameters]
+    given, made = (execute(module, values, precision="exact", chip="v5e") for module in (given, compiled(text)))
+    np.testing.assert_allclose(given, made, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,153 @@
+"""Which softmax is made with its scores. Source: 84 programs with attention compiled ahead of time for v5e."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.compiler.programs import compiled
+
+TEXT = """HloModule attention
+
+larger {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }}
+add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }}
+
+ENTRY main {{
+  {made}
+  scores = f32[2,16,1024,1024] dot(q, k), lhs_batch_dims={{0,2}}, rhs_batch_dims={{0,2}}, lhs_contracting_dims={{3}},
+    rhs_contracting_dims={{3}}
+  low = f32[] constant(-inf)
+  most = f32[2,16,1024] reduce(scores, low), dimensions={{3}}, to_apply=larger
+  wide = f32[2,16,1024,1024] broadcast(most), dimensions={{0,1,2}}
+  less = f32[2,16,1024,1024] subtract(scores, wide)
+  e = f32[2,16,1024,1024] exponential(less)
+  zero = f32[] constant(0)
+  sums = f32[2,16,1024] reduce(e, zero), dimensions={{3}}, to_apply=add
+  row = f32[2,16,1024,1024] broadcast(sums), dimensions={{0,1,2}}
+  shares = f32[2,16,1024,1024] divide(e, row)
+  weights = bf16[2,16,1024,1024] convert(shares)
+  o = bf16[2,16,1024,64] dot(weights, v), lhs_batch_dims={{0,1}}, rhs_batch_dims={{0,2}}, lhs_contracting_dims={{3}},
+    rhs_contracting_dims={{1}}
+  ROOT out = bf16[2,1024,16,64] transpose(o), dimensions={{0,2,1,3}}
+}}
+"""
+
+SEPARATE = """v = bf16[2,1024,16,64] parameter(2)
+  k = bf16[2,1024,16,64] parameter(1)"""
+PROJECTION = """x = bf16[2,1024,1024] parameter(0)
+  w = bf16[1024,3072] parameter(1)
+  u = bf16[2,1024,3072] dot(x, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}"""
+SPLIT = "y = bf16[2,1024,3,16,64] reshape(u)"
+
+
+def parts(sizes, *names):
+    """Return what cuts an array, here with three parts along one of its dimensions, into parts with names."""
+    along = sizes.index(3)
+    lines = []
+    for number, name in enumerate(names):
+        ends = [f"[{number}:{number + 1}]" if d == along else f"[0:{size}]" for d, size in enumerate(sizes)]
+        shape = ",".join("1" if d == along else str(size) for d, size in enumerate(sizes))
+        lines += [f"{name}_cut = bf16[{shape}] slice(y), slice={{{','.join(ends)}}}"]
+        lines += [f"{name} = bf16[2,1024,16,64] reshape({name}_cut)"]
+    return "\n  ".join(lines)
+
+
+def is_one_kernel(*made):
+    """Return whether the kernel with the maxima of the rows makes the scores too."""
+    module = compiled(TEXT.format(made="\n  ".join(made)))
+    kernels = [module[i.attributes["calls"]].opcodes for i in module.entry if i.opcode == "fusion"]
+    (found,) = ["dot" in opcodes for opcodes in kernels if "reduce-window" in opcodes]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((3, 2, 1024, 16, 64), True),
+        ((2, 3, 1024, 16, 64), False),
+        ((2, 1024, 3, 16, 64), False),
+        ((2, 1024, 16, 3, 64), False),
+    ],
+)
+def test_parts_of_an_argument_are_taken_where_they_lie_if_they_lie_behind_each_other(sizes, expected):
+    """What lies otherwise is laid out anew by a kernel first, and the product takes what that has made."""
+    array = f"y = bf16[{','.join(map(str, sizes))}] parameter(0)"
+    assert is_one_kernel(array, parts(sizes, "q", "k", "v")) == expected
+
+
+def test_the_only_part_that_is_used_is_taken_where_it_lies():
+    """For one part nothing is laid out anew."""
+    assert is_one_kernel("y = bf16[2,1024,3,16,64] parameter(0)", SEPARATE, parts((2, 1024, 3, 16, 64), "q"))
+
+
+def test_what_is_computed_of_parts_takes_them_along():
+    """Queries are scaled as the product takes them in."""
+    scaled = """half = bf16[] constant(0.5)
+  halves = bf16[2,1024,16,64] broadcast(half), dimensions={}
+  q = bf16[2,1024,16,64] multiply(p, halves)
+  k = bf16[2,1024,16,64] multiply(r, halves)"""
+    array = "y = bf16[2,1024,3,16,64] parameter(0)"
+    assert not is_one_kernel(array, parts((2, 1024, 3, 16, 64), "p", "r", "v"), scaled)
+
+
+def test_parts_of_a_projection_are_laid_out_anew():
+    """A projection makes rows of the three together, in which they lie beside each other."""
+    assert not is_one_kernel(PROJECTION, SPLIT, parts((2, 1024, 3, 16, 64), "q", "k", "v"))
+
+
+@pytest.mark.parametrize(
+    ("order", "sizes"), [((2, 0, 1, 3, 4), (3, 2, 1024, 16, 64)), ((0, 2, 1, 3, 4), (2, 3, 1024, 16, 64))]
+)
+def test_parts_of_what_is_turned_are_taken_where_they_lie(order, sizes):
+    """It is laid out anew once, when it is turned."""
+    turned = f"y = bf16[{','.join(map(str, sizes))}] transpose(z), dimensions={{{','.join(map(str, order))}}}"
+    made = PROJECTION, SPLIT.replace("y =", "z ="), turned
+    assert is_one_kernel(*made, parts(sizes, "q", "k", "v"))
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ("w = bf16[1024,3,16,64] parameter(1)", True),
+        ("s = bf16[1,1024,3072] parameter(1)  t = bf16[1024,3072] reshape(s)", True),
+        ("s = f32[1,1024,3072] parameter(1)  r = f32[1024,3072] reshape(s)  t = bf16[1024,3072] convert(r)", True),
+        ("t = bf16[1024,3072] parameter(1)", False),
+    ],
+)
+def test_parts_of_a_projection_that_makes_heads_are_taken_where_they_lie(weights, expected):
+    """So does one of weights with heads, and one of weights that are reshaped, as in every loop over layers."""
+    whole = """y = bf16[2,1024,3,16,64] dot(x, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}"""
+    flat = """u = bf16[2,1024,3072] dot(x, t), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  y = bf16[2,1024,3,16,64] reshape(u)"""
+    made = "x = bf16[2,1024,1024] parameter(0)", weights, whole if "w =" in weights else flat
+    assert is_one_kernel(*made, parts((2, 1024, 3, 16, 64), "q", "k", "v")) == expected
+
+
+def test_matrices_in_another_order_than_those_that_are_made_of_them_are_turned():
+    """The product makes what it is given first outermost: heads of the three, each of which has all sequences."""
+    made = """x = bf16[2,1024,1024] parameter(0)
+  w = bf16[1024,3,16,64] parameter(1)
+  z = bf16[3,16,64,2,1024] dot(w, x), lhs_contracting_dims={0}, rhs_contracting_dims={2}
+  y = bf16[3,2,1024,16,64] transpose(z), dimensions={0,3,4,1,2}"""
+    assert not is_one_kernel(made, parts((3, 2, 1024, 16, 64), "q", "k", "v"))
+
+
+@pytest.mark.parametrize(("heads", "expected"), [("16,64", False), ("1024", True)])
+def test_weights_of_a_layer_are_cut_out_before_they_are_turned(heads, expected):
+    """Split by heads they lie with what is summed up in the lanes; where nothing is split they stay as they are."""
+    module = compiled(f"""HloModule layer
+
+ENTRY main {{
+  x = bf16[2,1024,1024] parameter(0)
+  all = bf16[4,1024,1024] parameter(1)
+  i = s32[] parameter(2)
+  zero = s32[] constant(0)
+  one = bf16[1,1024,1024] dynamic-slice(all, i, zero, zero), dynamic_slice_sizes={{1,1024,1024}}
+  w = bf16[1024,1024] reshape(one)
+  u = bf16[2,1024,1024] dot(x, w), lhs_contracting_dims={{2}}, rhs_contracting_dims={{0}}
+  y = bf16[2,1024,{heads}] reshape(u)
+  ROOT z = bf16[2,1024,{heads}] tanh(y)
+}}
+""")
+    kernels = [module[i.attributes["calls"]].opcodes for i in module.entry if i.opcode == "fusion"]
+    assert any({"dynamic-slice", "dot"} <= opcodes for opcodes in kernels) == expected
+    assert not any({"dynamic-slice", "reshape"} <= opcodes for opcodes in kernels)

@@ -1,0 +1,104 @@
+"""What a product takes that it moves by itself, or that another kernel has laid out anew for it.
+
+Where it does it makes no rows: a softmax of what it makes is a kernel of its own.
+
+Source: 84 programs with attention compiled ahead of time for v5e (libtpu 0.0.52): queries, keys and values of one
+array or of several, with the dimension that tells them apart at every place, of arguments, projections and loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tpusim.draft import Node
+from tpusim.ir.ops import ELEMENTWISE, HANDED_IN, IN_PLACE, RESHAPES
+
+
+def takes_moved(product: Node) -> bool:
+    """Return whether a product takes something that lies elsewhere than where it takes it from."""
+    if any(operand.source.opcode == "broadcast" for operand in product.operands):
+        return True
+    if product.opcode == "dot" and (_goes_through_part(product) or _turns_batches(product)):
+        return True
+    todo, seen = list(product.operands), set(product.operands)
+    while todo:
+        node = todo.pop().source
+        if _is_cut_from_copy(node) or (node.opcode == "copy" and (turns_registers(node) or _is_of_part(node))):
+            return True
+        # What is computed of it element by element is computed as the product takes it in.
+        if node.opcode in ELEMENTWISE:
+            new = [one for one in node.operands if one not in seen and not one.is_small]
+            seen.update(new)
+            todo += new
+    return False
+
+
+def turns_registers(copy: Node) -> bool:
+    """Return whether a copy only lays out anew what is there, along another dimension than that of the lanes.
+
+    Of copies before products in programs compiled ahead of time (v3 to v7x, several versions of libtpu) all 106 that
+    leave the lanes as they are are made in the kernel of the product, and none of 36 others.
+    """
+    return _keeps_lanes(copy) and copy.operands[0].source.opcode in HANDED_IN | IN_PLACE
+
+
+def _keeps_lanes(copy: Node) -> bool:
+    (operand,) = copy.operands
+    return len({node.array.actual_layout.minor_to_major[:1] for node in (copy, operand)}) == 1
+
+
+def _is_of_part(copy: Node) -> bool:
+    """Return whether a copy lays out anew what is cut out of an array that something else has laid out."""
+    part = copy.operands[0].source
+    return part.opcode == "slice" and _keeps_lanes(copy) and part.operands[0].opcode in _LAID_OUT
+
+
+_LAID_OUT = HANDED_IN | RESHAPES
+"""Arrays that lie as they do whatever is cut out of them."""
+
+
+def _is_cut_from_copy(node: Node) -> bool:
+    """Return whether a node is cut out of what the TPU compiler lays out anew, with its parts behind each other.
+
+    So it does with an array that is cut at every number of one dimension, as into queries, keys and values, unless
+    that dimension is the outermost already, one part is all that is used, or the array is turned to it anyhow.
+    """
+    if node.opcode != "slice":
+        return False
+    (array,) = node.operands
+    if array.opcode == "copy":
+        return True
+    if array.opcode not in _LAID_OUT or len(array.users) == 1:
+        return False
+    sizes = array.array.dimensions
+    single = [d for d, size in enumerate(node.array.dimensions) if size == 1 < sizes[d]]
+    outermost = next((d for d in reversed(array.array.actual_layout.minor_to_major) if sizes[d] > 1), None)
+    return any(d != outermost for d in single)
+
+
+def _goes_through_part(dot: Node) -> bool:
+    """Return whether the first operand is some matrices of an array that follow each other: none are cut out for that.
+
+    Of the second operand they are, and so are rows and columns.
+    """
+    operand = dot.operands[0]
+    if operand.opcode != "slice":
+        return False
+    batch = dot.attributes.get("lhs_batch_dims", ())
+    sizes = zip(operand.operands[0].array.dimensions, operand.array.dimensions, strict=True)
+    cut = [d for d, (whole, part) in enumerate(sizes) if whole != part]
+    return bool(cut) and all(d in batch and operand.attributes["slice"][d].stride == 1 for d in cut)
+
+
+def _turns_batches(dot: Node) -> bool:
+    """Return whether the matrices of an operand lie in another order than those that are made of them."""
+    made = _outer_first(dot, range(len(dot.attributes.get("lhs_batch_dims", ()))))
+    taken = (dot.attributes.get(f"{side}_batch_dims", ()) for side in ("lhs", "rhs"))
+    return any(_outer_first(one, batch) != made for one, batch in zip(dot.operands, taken, strict=True))
+
+
+def _outer_first(node: Node, batch: Sequence[int]) -> list[int]:
+    """Return the numbers of the batch dimensions that are larger than 1, from outermost to innermost in memory."""
+    order = list(reversed(node.array.actual_layout.minor_to_major))
+    big = [number for number, d in enumerate(batch) if node.array.dimensions[d] > 1]
+    return sorted(big, key=lambda number: order.index(batch[number]))
