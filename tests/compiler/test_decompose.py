@@ -919,53 +919,6 @@ def test_a_product_with_a_vector_is_a_sum_of_products(a, b, named, result, einsu
     assert close(values(made, left, right), np.einsum(einsum, np.float64(left), np.float64(right)), "reduce")
 
 
-OUTER = [
-    ((6, 5), (6, 7), "lhs_batch_dims={0}, rhs_batch_dims={0}", (6, 5, 7), "bi,bj->bij"),
-    ((5,), (7,), "lhs_batch_dims={}, rhs_batch_dims={}", (5, 7), "i,j->ij"),
-    ((6, 3, 5), (3, 6, 7), "lhs_batch_dims={0,1}, rhs_batch_dims={1,0}", (6, 3, 5, 7), "bci,cbj->bcij"),
-    ((5, 1), (1, 7), "lhs_contracting_dims={1}, rhs_contracting_dims={0}", (5, 7), "ik,kj->ij"),
-    ((6, 5), (6, 5), "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}", (6, 5), "bi,bi->bi"),
-]
-"""Products that sum nothing up: two operands, what is named, the result, and NumPy's word for it."""
-
-
-@pytest.mark.parametrize("product", OUTER)
-@pytest.mark.parametrize(
-    ("given", "dtype"),
-    [("f32", "f32"), ("bf16", "bf16"), ("bf16", "f32"), ("s8", "s32"), ("f64", "f64"), ("c64", "c64")],
-)
-def test_a_product_that_sums_nothing_up_multiplies_elements(product, given, dtype):
-    """As XLA's AlgebraicSimplifier makes it: the values of the whole, and those of NumPy's einsum."""
-    a, b, named, result, einsum = product
-    sizes = [",".join(map(str, sizes)) for sizes in (a, b, result)]
-    module, made = decomposed(f"""
-    a = {given}[{sizes[0]}] parameter(0)
-    b = {given}[{sizes[1]}] parameter(1)
-    ROOT out = {dtype}[{sizes[2]}] dot(a, b), {named}
-    """)
-    assert "dot" not in opcodes(made)
-    left, right = ((8 * normal(*size)).astype(numpy_dtype(DTYPES[given])) for size in (a, b))
-    wide = numpy_dtype(DTYPES[{"bf16": "f32"}.get(dtype, dtype)])
-    expected = np.einsum(einsum, left.astype(wide), right.astype(wide)).astype(numpy_dtype(DTYPES[dtype]))
-    found = values(made, left, right)
-    if dtype == "c64":
-        assert close(found, expected, "dot")
-    else:
-        assert (found == expected).all()
-        assert (found == values(module, left, right)).all()
-
-
-@pytest.mark.parametrize(("given", "dtype"), [("pred", "pred"), ("s32", "f32")])
-def test_a_product_of_types_without_a_common_one_stays(given, dtype):
-    """Of truth values there is no product of elements, and no float holds all integers."""
-    _, made = decomposed(f"""
-    a = {given}[5] parameter(0)
-    b = {given}[7] parameter(1)
-    ROOT out = {dtype}[5,7] dot(a, b)
-    """)
-    assert opcodes(made)["dot"] == 1
-
-
 @pytest.mark.parametrize("dtype", ["c64", "f64", "s32"])
 def test_a_product_with_a_vector_keeps_what_f32_does_not_hold(dtype):
     """Imaginary parts, and the digits of wider numbers, which cancel here."""
