@@ -16,6 +16,7 @@ from tpusim.compiler.decompose import (  # noqa: F401
     products,
     sorting,
     sums,
+    words,
 )
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import FIRST_RULES, RULES, Rule
