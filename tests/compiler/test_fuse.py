@@ -191,6 +191,16 @@ def test_what_takes_longer_to_compute_than_to_read_is_stored(opcodes, is_stored)
     assert isinstance(first.shape, TupleShape) == is_stored
 
 
+@pytest.mark.parametrize(("operations", "is_stored"), [(100, False), (101, True)])
+def test_what_takes_more_than_a_hundred_operations_is_stored(operations, is_stored):
+    """As in compiled programs, for rows that are divided by their sums; cheap ones, as the mixing of random bits."""
+    names = ["x", *(f"y{number}" for number in range(operations - 1)), "y"]
+    opcodes = ["abs", "negate"] * operations
+    lines = (f"  {new} = f32[2048,1024] {op}({old})" for op, old, new in zip(opcodes, names, names[1:], strict=False))
+    first = next(i for i in compiled(SHARED.replace("LINES", "\n".join(lines))).entry if i.opcode == "fusion")
+    assert isinstance(first.shape, TupleShape) == is_stored
+
+
 def test_what_takes_many_operations_on_words_is_stored():
     """An exponential of f64 takes hundreds, so that all of a softmax's are made once."""
     text = SHARED.replace("LINES", "  y = f32[2048,1024] exponential(x)").replace("f32", "f64")
