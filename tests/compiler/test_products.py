@@ -58,6 +58,24 @@ def test_a_product_of_types_without_a_common_one_stays(given, dtype):
     assert opcodes(made)["dot"] == 1
 
 
+@pytest.mark.parametrize(("given", "dtype"), [("s32", "s32"), ("s8", "s32"), ("u8", "u8"), ("s64", "s64")])
+@pytest.mark.parametrize("batch", [False, True])
+def test_integers_are_added_up_without_the_mxu_where_there_is_no_batch(given, dtype, batch):
+    """As in programs compiled ahead of time, bit for bit."""
+    named = "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}"
+    one = named if batch else "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    sizes = ((3, 8, 5), (3, 5), (3, 8)) if batch else ((8, 5), (5,), (8,))
+    a, b, result = (",".join(map(str, each)) for each in sizes)
+    module, made = decomposed(f"""
+    a = {given}[{a}] parameter(0)
+    b = {given}[{b}] parameter(1)
+    ROOT out = {dtype}[{result}] dot(a, b), {one}
+    """)
+    assert ("dot" in opcodes(made)) == (batch or dtype == "s64")
+    left, right = ((100 * normal(*each)).astype(numpy_dtype(DTYPES[given])) for each in sizes[:2])
+    np.testing.assert_array_equal(values(made, left, right), values(module, left, right))
+
+
 WITH_VECTORS = [
     ("i,ijk->jk", "lhs_contracting_dims={0}, rhs_contracting_dims={0}", "c, large", "f32[5]", "f32[6,7]"),
     ("ijk,j->ik", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", "large, c", "f32[6]", "f32[5,7]"),

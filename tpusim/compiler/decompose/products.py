@@ -107,19 +107,17 @@ def with_one_matrix(build: Build, node: Node) -> Node | None:
 def vector(build: Build, node: Node) -> Node | None:
     """Where one operand has nothing that the other has not, products of elements are added up, without the MXU.
 
-    The MXU would round them to bf16 first; here they stay as they are.
+    The MXU would round them to bf16 first; here they stay as they are. Integers are added up so without a batch.
 
     Source: XLA, AlgebraicSimplifier (dot strength reduction); 14 of 14 such products of programs compiled ahead of
-    time for v3 to v6e, and six that sum over several dimensions, for v5e.
+    time for v3 to v6e, and six that sum over several dimensions, for v5e; five of five of integers, and none with a batch.
     """
     sides = _sides(node)
     small, large = sides if sides[0].is_vector else reversed(sides)
-    if not small.is_vector or not node.array.dtype.is_float:
+    dtype = _type_of_sum(node)
+    if not small.is_vector or not dtype:
         return None
-    if max(each.array.dtype.bits for each in (node, *node.operands)) > _WIDE:
-        return None
-    wide = build.convert(large.node, "f32")
-    terms = build.apply("multiply", _spread(build, small, large), wide)
+    terms = build.apply("multiply", _spread(build, small, large, dtype), build.convert(large.node, dtype))
     kept = [d for d in range(large.node.array.rank) if d not in large.summed]
     if large.summed:
         terms = build.reduce(terms, build.constant(0, terms.array.dtype), sorted(large.summed), "add")
@@ -128,14 +126,25 @@ def vector(build: Build, node: Node) -> Node | None:
 
 
 _WIDE = 32
-"""Bits of the floats in which the sum is made; complex numbers have more."""
+"""Bits of the numbers in which the sum is made; complex numbers have more."""
 
 
-def _spread(build: Build, small: _Side, large: _Side) -> Node:
+def _type_of_sum(node: Node) -> str:
+    """Return the type in which products of elements are made and added up; empty if the MXU makes the product."""
+    types = [each.array.dtype for each in (node, *node.operands)]
+    if max(dtype.bits for dtype in types) > _WIDE:
+        return ""
+    if node.array.dtype.is_float:
+        return "f32"
+    is_batch = node.attributes.get("lhs_batch_dims", ())
+    return _common(node) if node.array.dtype.is_integer and not is_batch else ""
+
+
+def _spread(build: Build, small: _Side, large: _Side, dtype: str) -> Node:
     """Return the elements of the vectors where the matrices have those that they are multiplied with."""
     mine, its = small.batch + small.summed, large.batch + large.summed
     by_place = sorted(zip(its, mine, strict=True))
-    turned = build.transpose(build.convert(small.node, "f32"), *(d for _, d in by_place), *small.free)
+    turned = build.transpose(build.convert(small.node, dtype), *(d for _, d in by_place), *small.free)
     sizes = [small.node.array.dimensions[d] for _, d in by_place]
     return build.broadcast(build.reshape(turned, *sizes), large.node.array.dimensions, [place for place, _ in by_place])
 
