@@ -110,7 +110,7 @@ def vector(build: Build, node: Node) -> Node | None:
     The MXU would round them to bf16 first; here they stay as they are. Integers are added up so without a batch.
 
     Source: XLA, AlgebraicSimplifier (dot strength reduction); 14 of 14 such products of programs compiled ahead of
-    time for v3 to v6e, and six that sum over several dimensions, for v5e; five of five of integers, and none with a batch.
+    time for v3 to v6e, and six that sum over several dimensions, for v5e; five of five of integers, none with a batch.
     """
     sides = _sides(node)
     small, large = sides if sides[0].is_vector else reversed(sides)
