@@ -191,11 +191,71 @@ def test_what_takes_longer_to_compute_than_to_read_is_stored(opcodes, is_stored)
     assert isinstance(first.shape, TupleShape) == is_stored
 
 
+@pytest.mark.parametrize(("operations", "is_stored"), [(100, False), (101, True)])
+def test_what_takes_more_than_a_hundred_operations_is_stored(operations, is_stored):
+    """As in compiled programs, for rows that are divided by their sums; cheap ones, as the mixing of random bits."""
+    names = ["x", *(f"y{number}" for number in range(operations - 1)), "y"]
+    opcodes = ["abs", "negate"] * operations
+    lines = (f"  {new} = f32[2048,1024] {op}({old})" for op, old, new in zip(opcodes, names, names[1:], strict=False))
+    first = next(i for i in compiled(SHARED.replace("LINES", "\n".join(lines))).entry if i.opcode == "fusion")
+    assert isinstance(first.shape, TupleShape) == is_stored
+
+
 def test_what_takes_many_operations_on_words_is_stored():
     """An exponential of f64 takes hundreds, so that all of a softmax's are made once."""
     text = SHARED.replace("LINES", "  y = f32[2048,1024] exponential(x)").replace("f32", "f64")
     first = next(i for i in compiled(text).entry.instructions if i.opcode == "fusion")
     assert isinstance(first.shape, TupleShape)
+
+
+DROPPED = """HloModule dropped
+
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  x = f32[1024,512] parameter(0)
+  key = u32[] parameter(1)
+  given = u32[1024,512] parameter(2)
+  w = f32[512,256] parameter(3)
+  v = f32[512,384] parameter(4)
+  keys = u32[1024,512] broadcast(key), dimensions={}
+  number = u32[1024,512] iota(), iota_dimension=1
+  b0 = u32[1024,512] add(START, keys)
+LINES
+  limit = u32[] constant(7)
+  limits = u32[1024,512] broadcast(limit), dimensions={}
+  mask = pred[1024,512] compare(b60, limits), direction=GT
+  zero = f32[] constant(0)
+  zeros = f32[1024,512] broadcast(zero), dimensions={}
+  y = f32[1024,512] select(mask, x, zeros)
+  z = f32[1024,512] select(mask, zeros, x)
+  one = f32[1024,256] dot(y, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  USER
+  ROOT all = (f32[1024,256], f32[OTHER]) tuple(one, other)
+}
+"""
+
+BITS = "\n".join(
+    f"  m{n} = u32[1024,512] xor(b{n}, keys)  b{n + 1} = u32[1024,512] multiply(m{n}, number)" for n in range(60)
+)
+
+
+@pytest.mark.parametrize(
+    ("user", "other"),
+    [
+        ("other = f32[1024,384] dot(z, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}", "1024,384"),
+        ("other = f32[1024] reduce(z, zero), dimensions={1}, to_apply=add", "1024"),
+    ],
+    ids=["two products", "a product and a sum"],
+)
+@pytest.mark.parametrize(("start", "is_again"), [("number", True), ("given", False)])
+def test_what_is_made_of_no_array_is_made_again_for_a_product(start, is_again, user, other):
+    """As a dropout's mask in compiled programs, however long random bits take."""
+    text = DROPPED.replace("LINES", BITS).replace("START", start).replace("USER", user).replace("OTHER", other)
+    module = compiled(text)
+    kernels = [module[i.attributes["calls"]] for i in module.entry.instructions if i.opcode == "fusion"]
+    found = [kernel for kernel in kernels if any(each.opcode == "xor" for each in kernel.instructions)]
+    assert len(found) == (2 if is_again else 1)
 
 
 @pytest.mark.parametrize("columns", [16, 128])

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.house.source_tree import ROOT
-from tpusim.cost.operations.table import cost_of_type, operation_cost, wide_array
+from tpusim.cost.operations.table import cost_of_type, operation_cost, wide_array, words_computed
 from tpusim.hardware.fields import CONFIDENCE
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.units import WORD_BITS
@@ -172,3 +172,19 @@ def test_every_row_is_of_known_operations():
             opcode = row if row in OPS else row.partition("-")[0]
             assert {opcode, *counts} <= OPS.keys()
             assert all(count > 0 for count in counts.values())
+
+
+@pytest.mark.parametrize(
+    ("opcode", "dtype", "count"),
+    [
+        ("sine", "f32", 1),
+        ("add", "bf16", 1),
+        ("add", "u64", 5),
+        ("multiply", "u64", 6),
+        ("round-nearest-even", "c64", 2),
+    ],
+)
+def test_an_operation_is_of_as_many_on_words_as_its_row_has(opcode, dtype, count):
+    """One on a word is one; without a row it is done once for each word."""
+    shape = parse_shape(f"{dtype}[8,128]")
+    assert words_computed(opcode, {}, shape, [shape]) == count

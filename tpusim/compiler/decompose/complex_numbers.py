@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tpusim.compiler.decompose.build import Build
+from tpusim.compiler.decompose.products import outer
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.draft import Node
 from tpusim.ir.ops import REARRANGES
@@ -84,7 +85,7 @@ def _product(build: Build, node: Node) -> Pair:
     def dot(one: Node, other: Node) -> Node:
         made = build.graph.clone(node, [one, other])
         made.shape = ArrayShape(DTYPES["f32"], node.array.dimensions)
-        return made
+        return outer(build, made) or made
 
     both = dot(build.apply("add", a, b), c)
     real = build.apply("subtract", both, dot(b, build.apply("add", c, d)))

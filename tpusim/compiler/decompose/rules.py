@@ -17,6 +17,9 @@ Rule = Callable[[Build, Node], Node | None]
 RULES: dict[str, list[Rule]] = {}
 """By opcode."""
 
+FIRST_RULES: dict[str, list[Rule]] = {}
+"""Those that see the program before anything of it is taken apart; what they make may be."""
+
 TOLERANCES: dict[str, float] = {}
 """By opcode of what is taken apart: how far values may be from those of the whole, as a share of the largest of them.
 
@@ -34,14 +37,16 @@ ROUNDED_WHOLE: set[str] = set()
 """Opcodes whose whole the MXU rounds to bf16, and whose parts it does not, or others of them."""
 
 
-def decomposes(opcode: str, tolerance: float = 0.0, *, is_rounded: bool = False) -> Callable[[Rule], Rule]:
+def decomposes(
+    opcode: str, tolerance: float = 0.0, *, is_rounded: bool = False, is_first: bool = False
+) -> Callable[[Rule], Rule]:
     """Enter a rule for instructions of this opcode, whose values may then differ by so much.
 
     ``is_rounded`` ones differ by what the MXU rounds as well, where values are computed as it does.
     """
 
     def enter(rule: Rule) -> Rule:
-        RULES.setdefault(opcode, []).append(rule)
+        (FIRST_RULES if is_first else RULES).setdefault(opcode, []).append(rule)
         if tolerance:
             TOLERANCES[opcode] = max(tolerance, TOLERANCES.get(opcode, 0.0))
         if is_rounded:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # The modules enter their rules where they are imported.
 from tpusim.compiler.decompose import (  # noqa: F401
     arithmetic,
@@ -14,9 +16,10 @@ from tpusim.compiler.decompose import (  # noqa: F401
     products,
     sorting,
     sums,
+    words,
 )
 from tpusim.compiler.decompose.build import Build
-from tpusim.compiler.decompose.rules import RULES
+from tpusim.compiler.decompose.rules import FIRST_RULES, RULES, Rule
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Node
 
@@ -28,10 +31,14 @@ def decompose(draft: Draft, target: Target) -> None:
     """
     for graph in draft.reachable():
         parts: dict[Node, tuple[Node, Node]] = {}
-        for node in graph.order():
-            if node.is_dynamic:
-                continue
-            for rule in RULES.get(node.opcode, ()):
-                if (made := rule(Build(graph, node, target, parts), node)) is not None:
-                    graph.replace(node, made)
-                    break
+        for rules in (FIRST_RULES, RULES):
+            for node in graph.order():
+                if not node.is_dynamic:
+                    _apply(rules.get(node.opcode, ()), Build(graph, node, target, parts))
+
+
+def _apply(rules: Iterable[Rule], build: Build) -> None:
+    """Put what the first of some rules makes in the place of an instruction, if one of them makes something of it."""
+    made = next((made for rule in rules if (made := rule(build, build.like)) is not None), None)
+    if made is not None:
+        build.graph.replace(build.like, made)

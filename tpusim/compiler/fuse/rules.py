@@ -43,6 +43,11 @@ def product_behind(node: Node) -> Node | None:
     return next((one for one in made_for(node, KEEPS_TILES) if one.opcode in PRODUCTS), None)
 
 
+def has_product(group: Group) -> bool:
+    """Return whether a kernel has a product, or one would be in it."""
+    return group.product is not None or any(map(product_behind, group.outputs))
+
+
 def is_of_row(node: Node) -> bool:
     """Return whether a row window is made for this node alone: one kernel makes both, of what it has in registers."""
     return any(map(is_row_window, made_for(node, FUSES_INTO_USERS)))
@@ -233,3 +238,19 @@ def read_bytes(nodes: Iterable[Node]) -> dict[Node, int]:
         can_join = node.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES
         found[node] = n_bytes if can_join else max(n_bytes, whole)
     return found
+
+
+def largest_read(nodes: Iterable[Node]) -> dict[Node, int]:
+    """Return the elements of the largest array that each node reads where all that is cheap before it is made again."""
+    found: dict[Node, int] = {}
+    for node in nodes:
+        found[node] = max((_elements_read(operand, found) for operand in node.operands), default=0)
+    return found
+
+
+def _elements_read(operand: Node, found: dict[Node, int]) -> int:
+    """Return the elements of what is read for an operand, or of the operand, if it is not made again."""
+    if operand.is_small or not isinstance(operand.shape, ArrayShape):
+        return 0
+    is_made = operand.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES - SLICES
+    return found[operand] if is_made else operand.array.element_count

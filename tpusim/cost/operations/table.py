@@ -52,6 +52,15 @@ def operation_cost(
     return scaled(cost, words) if counts is None else _priced(counts, chip)
 
 
+def words_computed(opcode: str, attributes: Mapping[str, Any], made: Shape, taken: Sequence[Shape]) -> float:
+    """Return of how many operations on words an element-wise operation consists, per element."""
+    wide = wide_array((made, *taken))
+    if wide is None:
+        return 1.0
+    counts = _counts(wide.dtype.name, opcode, attributes, made, taken)
+    return words_of(wide.dtype) if counts is None else sum(counts.values())
+
+
 def cost_of_type(chip: Chip, opcode: str, element_type: str) -> OpCost:
     """Return what an operation of the table takes for one register's number of elements of a type."""
     dtype, cost = DTYPES[element_type], chip.vector_ops.ops[opcode]
