@@ -73,6 +73,12 @@ def test_in_order_each_takes_the_smallest_hole_of_its_time(blocks):
         held.append(number)
 
 
+def test_in_order_there_is_no_end_to_the_memory():
+    """Arrays may be larger than any memory: who asks for their size is told what does not fit."""
+    blocks = [Block(2**80, 0, 2), Block(UNIT, 0, 0), Block(2**80, 1, 2)]
+    assert place_in_order(blocks, UNIT) == [0, 2**80, 2**80]
+
+
 def test_in_order_holes_of_scalars_are_for_scalars():
     """A loop's counter, an array and the next loop's condition, as libtpu 0.0.52 places them (its own dump).
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.compiler.programs import LESS, compiled
 from tpusim.pipeline.stages import check, execute
 from tpusim.shapes.dtype import DTYPES, numpy_dtype
+from tpusim.shapes.notation import parse_shape
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -464,3 +465,40 @@ ENTRY e {{
     assert found == [made]
     inputs = [np.random.default_rng(1).standard_normal((64, 256), "f4").astype(numpy_dtype(DTYPES["bf16"]))]
     np.testing.assert_array_equal(*(execute(each, inputs) for each in (plain, module)))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "order", "dims", "is_folded"),
+    [
+        (("f32[8,6]", "f32[6,8]"), "1,0", "lhs_contracting_dims={0}, rhs_contracting_dims={0}", True),
+        (("f32[8,6]", "f32[6,8]"), "1,0", "lhs_contracting_dims={1}, rhs_contracting_dims={1}", True),
+        (
+            ("f32[8,6,4]", "f32[4,8,6]"),
+            "2,0,1",
+            "lhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_batch_dims={1}, rhs_contracting_dims={2}",
+            True,
+        ),
+        (("f32[8,6,4]", "f32[6,8,4]"), "1,0,2", "lhs_contracting_dims={2}, rhs_contracting_dims={2}", False),
+    ],
+)
+def test_dots_take_what_is_transposed_as_it_was(shapes, order, dims, is_folded):
+    """By other dimensions (XLA, TransposeFolding), unless those of its own would change places."""
+    before, after = shapes
+    sizes = parse_shape(after).dimensions
+    named = {part.split("=")[0]: part for part in dims.split(", ")}
+    kept = [d for d in range(len(sizes)) if f"{{{d}}}" not in dims.partition("rhs")[0]]
+    batch = [sizes[1]] if "lhs_batch_dims" in named else []
+    made = ",".join(map(str, [*batch, *(2 * [sizes[d] for d in kept])]))
+    text = f"""HloModule m
+ENTRY e {{
+  x = {before} parameter(0)
+  w = {after} parameter(1)
+  t = {after} transpose(x), dimensions={{{order}}}
+  ROOT y = f32[{made}] dot(t, w), {dims}
+}}
+"""
+    plain, module = parse_module(SourceText("m", text)), compiled(text, stop_after="simplify")
+    assert any(i.opcode == "transpose" for i in module.entry) != is_folded
+    inputs = [np.random.default_rng(1).standard_normal(p.shape.dimensions, "f4") for p in plain.entry.parameters]
+    one, other = (execute(each, inputs, precision="exact") for each in (plain, module))
+    np.testing.assert_allclose(one, other, rtol=1e-6)

@@ -65,7 +65,7 @@ def aligned(n_bytes: int, alignment_bytes: int) -> int:
 def place_in_order(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
     """Return the offset of every block if they are placed when they are first needed, in the smallest hole."""
     offsets = [0] * len(blocks)
-    holes = _Holes(alignment_bytes)
+    holes = _Holes(alignment_bytes, sum(aligned(block.n_bytes, alignment_bytes) for block in blocks))
     # What is held, by when it ends.
     held: list[tuple[int, int, int]] = []
     for number in sorted(range(len(blocks)), key=lambda i: (blocks[i].first, blocks[i].first_value_last)):
@@ -78,20 +78,21 @@ def place_in_order(blocks: Sequence[Block], alignment_bytes: int) -> list[int]:
 
 
 class _Holes:
-    """The free stretches of a memory without an end.
+    """The free stretches of a memory without an end, in which no more than ``most_bytes`` are ever taken.
 
     Each begins at a multiple of the alignment and ends with the last byte that a block had there: the padding behind is
     used again only where the next stretch is free as well. So a hole that a scalar left is for scalars.
     """
 
-    def __init__(self, alignment_bytes: int) -> None:
+    def __init__(self, alignment_bytes: int, most_bytes: int) -> None:
         self._alignment_bytes = alignment_bytes
         self._ends: dict[int, int] = {}
         # By the multiple of the alignment that follows its end.
         self._begins: dict[int, int] = {}
         # In order; of equals the lowest is taken.
         self._sizes: list[Interval] = []
-        self._add(0, 1 << 62)
+        # So that what is left is larger than any hole below it.
+        self._add(0, 2 * most_bytes + 1)
 
     def take(self, n_bytes: int) -> int:
         """Return where the smallest hole begins that has room for some bytes, which are no longer free."""

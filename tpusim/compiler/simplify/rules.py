@@ -62,6 +62,25 @@ def _flattened(graph: Graph, node: Node) -> Node | None:
     return graph.add("dot", node.shape, [first, second], dict(node.attributes) | summed, like=node)
 
 
+@simplifies("dot")
+def _folded(graph: Graph, node: Node) -> Node | None:
+    """A dot takes what is transposed as it was before, by other dimensions, where its own stay in their order.
+
+    Source: XLA, TransposeFolding.
+    """
+    operands, named = list(node.operands), dict(node.attributes)
+    for at, side in enumerate(("lhs", "rhs")):
+        operand, keys = operands[at], [f"{side}_batch_dims", f"{side}_contracting_dims"]
+        if operand.opcode != "transpose":
+            continue
+        order, bound = operand.attributes["dimensions"], {d for key in keys for d in named.get(key, ())}
+        free = [order[d] for d in range(len(order)) if d not in bound]
+        if free == sorted(free):
+            named |= {key: tuple(order[d] for d in named[key]) for key in keys if key in named}
+            operands[at] = operand.operands[0]
+    return graph.add("dot", node.shape, operands, named, like=node) if operands != node.operands else None
+
+
 @simplifies("broadcast")
 def _broadcast(graph: Graph, node: Node) -> Node | None:
     """A broadcast of a broadcast is one, and dimensions of size 1 need no place in it."""
