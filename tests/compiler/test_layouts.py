@@ -219,6 +219,14 @@ def test_a_reshape_is_a_bitcast_where_no_element_moves():
     assert missed < bitcasts
 
 
+@pytest.mark.parametrize(("width", "expected"), [(64, True), (128, True), (256, False)])
+def test_low_tiles_below_each_other_are_high_ones(width, expected):
+    """Of one tile's width; beside each other they are not. So the TPU compiler has it of four rows that a sum takes."""
+    high = parse_shape(f"f32[64,{width}]{{1,0:T(8,128)}}")
+    low = parse_shape(f"f32[16,4,{width}]{{2,1,0:T(4,128)}}")
+    assert stays(high, low) == stays(low, high) == expected
+
+
 CLASH = """HloModule m
 
 ENTRY e {
@@ -334,6 +342,17 @@ def test_a_gather_reads_rows_whose_elements_are_minor(rows, width, order):
     assert table.layout.minor_to_major == (0, 1)
     assert taken.layout.minor_to_major == order
     assert (gather.shape.layout.minor_to_major == (2, 1, 0)) == (order == (1, 0))
+
+
+def test_what_is_gathered_is_laid_out_by_its_rows_before_it_is_turned():
+    """As libtpu 0.0.52 has it: rows of registers, then of nine each, then in the order that the program hands on."""
+    text = ROWS.replace("TABLE", "4096,256").replace("WIDTH", "256").replace("64,32", "8192,9")
+    made = [i for i in compiled(text, stop_after="layouts").entry if i.opcode in ("gather", "reshape", "copy")][-3:]
+    assert [(i.opcode, i.shape.layout.minor_to_major) for i in made] == [
+        ("gather", (1, 0)),
+        ("reshape", (2, 1, 0)),
+        ("copy", (2, 0, 1)),
+    ]
 
 
 GATHERED = """HloModule m

@@ -341,7 +341,8 @@ def _reshape(self: _Assignment, node: Node) -> Order:
     operand = node.operands[0]
     self.settled(operand)
     kept = carried_order(operand.array, node.array.dimensions)
-    if kept is not None and stays(operand.array, laid_out(node.array, kept, self.chip)):
+    # What is gathered keeps its rows on the way to other dimensions.
+    if kept is not None and (operand.opcode == "gather" or stays(operand.array, laid_out(node.array, kept, self.chip))):
         return kept
     return self.free(node)
 
