@@ -214,6 +214,42 @@ def test_what_is_gathered_has_no_dimensions_of_one_element(sizes, shape, named):
     assert sorted(gather.shape.dimensions) == [6, 7]
 
 
+@pytest.mark.parametrize(
+    ("table", "places", "made", "named", "split"),
+    [
+        ((40, 16), (6, 9), (6, 9, 16), "collapsed_slice_dims={0}, start_index_map={0}, slice_sizes={1,16}", True),
+        ((40, 16), (6, 8), (6, 8, 16), "collapsed_slice_dims={0}, start_index_map={0}, slice_sizes={1,16}", False),
+        (
+            (20, 40, 16),
+            (4, 3, 9, 2),
+            (4, 3, 9, 16),
+            "collapsed_slice_dims={0,1}, start_index_map={1,0}, slice_sizes={1,1,16}",
+            True,
+        ),
+        (
+            (6, 40, 16),
+            (6, 9, 1),
+            (6, 9, 16),
+            "collapsed_slice_dims={1}, start_index_map={1}, slice_sizes={1,1,16}, operand_batching_dims={0}, "
+            "start_indices_batching_dims={0}, indices_are_sorted=true",
+            True,
+        ),
+    ],
+)
+def test_rows_are_gathered_one_behind_the_other_unless_registers_hold_whole_ones(table, places, made, named, split):
+    """As libtpu 0.0.52 has it; what lies outside is brought inside as before."""
+    x, i = normal(*table), np.sort(np.random.default_rng(5).integers(-9, 50, places).astype(np.int32), axis=1)
+    module, after = decomposed(f"""
+    x = f32[{",".join(map(str, table))}] parameter(0)
+    i = s32[{",".join(map(str, places))}] parameter(1)
+    ROOT out = f32[{",".join(map(str, made))}] gather(x, i), offset_dims={{{len(made) - 1}}}, {named},
+      index_vector_dim={len(made) - 1}
+    """)
+    assert (values(after, x, i) == values(module, x, i)).all()
+    (gather,) = (one for one in after.entry.instructions if one.opcode == "gather")
+    assert (gather.shape.rank == 2) == split
+
+
 def test_a_slice_of_nothing_keeps_its_dimension_of_one_element():
     """What is gathered of it has none there: without the dimension it would have some."""
     module, made = decomposed("""

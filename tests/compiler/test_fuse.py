@@ -533,6 +533,23 @@ def test_a_product_takes_a_cache_that_was_updated_as_it_lies():
     assert "copy" not in [i.opcode for i in entry]
 
 
+BOTH_WAYS = """HloModule both_ways
+
+ENTRY main {
+  x = bf16[64,64,64,128] parameter(0)
+  v = bf16[64,128] parameter(1)
+  w = bf16[64,128] parameter(2)
+  tall = bf16[128,64,64,128] dot(v, x), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+  ROOT wide = bf16[128,64,128,128] dot(tall, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+}
+"""
+
+
+def test_a_product_takes_in_what_another_made_with_the_same_lanes():
+    """As libtpu 0.0.52 has it of images that are made larger, in one direction and then in the other."""
+    assert "copy" not in [i.opcode for i in compiled(BOTH_WAYS).entry]
+
+
 LOSS = """HloModule loss
 
 most { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }

@@ -112,6 +112,76 @@ def test_the_batch_of_a_product_goes_round_its_registers():
     assert product.shape.layout.minor_to_major == (3, 2, 1, 0)
 
 
+DOT = """HloModule m
+
+ENTRY e {{
+  x = bf16{x} parameter(0)
+  y = bf16{y} parameter(1)
+  made = bf16{made} dot(x, y), lhs_contracting_dims={{{left}}}, rhs_contracting_dims={{{right}}}
+  ROOT out = bf16{out} transpose(made), dimensions={{{turned}}}
+}}
+"""
+
+
+def order_of_dot(sizes, contracted, turned):
+    """Return the order that the result of a dot of two arrays lies in whose dimensions are turned after it."""
+    made = [size for one, gone in zip(sizes, contracted, strict=True) for d, size in enumerate(one) if d != gone]
+    text = DOT.format(
+        x=list(sizes[0]),
+        y=list(sizes[1]),
+        made=made,
+        left=contracted[0],
+        right=contracted[1],
+        out=[made[d] for d in turned],
+        turned=",".join(map(str, turned)),
+    )
+    entry = compiled(text, stop_after="layouts").entry
+    return next(i for i in entry if i.opcode == "dot").shape.layout.minor_to_major
+
+
+@pytest.mark.parametrize(
+    ("rows", "order"),
+    [
+        ((4096, 32), (2, 0, 1)),
+        ((4096, 4), (2, 0, 1)),
+        ((512, 129), (2, 0, 1)),
+        ((132, 129), (2, 0, 1)),
+        ((128, 132), (2, 0, 1)),
+        ((120, 113), (2, 0, 1)),
+        ((113, 120), (2, 1, 0)),
+        ((120, 136), (2, 1, 0)),
+        ((640, 384), (2, 1, 0)),
+    ],
+)
+def test_one_dimension_of_the_rows_lies_in_tiles(rows, order):
+    """As libtpu 0.0.52 has it for v5e, v5p and v6e, of equal ones the more minor one."""
+    assert order_of_dot([(*rows, 256), (256, 512)], (2, 0), (0, 1, 2)) == order
+
+
+@pytest.mark.parametrize(
+    ("columns", "order"),
+    [
+        ((512, 64), (1, 0, 2)),
+        ((64, 512), (2, 0, 1)),
+        ((512, 128), (2, 0, 1)),
+        ((128, 160), (1, 0, 2)),
+        ((120, 320), (0, 1, 2)),
+        ((320, 120), (0, 2, 1)),
+        ((384, 200), (1, 0, 2)),
+        ((64, 100), (0, 2, 1)),
+    ],
+)
+def test_one_dimension_of_the_columns_lies_in_tiles(columns, order):
+    """As libtpu 0.0.52 has it for v5e, v5p and v6e, whatever order the result is wanted in."""
+    assert order_of_dot([(256, 512), (*columns, 256)], (0, 2), (1, 0, 2)) == order
+
+
+def test_what_is_outside_of_tiles_lies_in_default_order():
+    """As libtpu 0.0.52 has it, also where the other way round is wanted."""
+    assert order_of_dot([(512, 512), (16, 8, 512, 512)], (0, 3), (2, 1, 3, 0)) == (3, 0, 2, 1)
+    assert order_of_dot([(1024, 16, 64), (4, 2048, 1024)], (0, 2), (2, 0, 3, 1)) == (3, 1, 2, 0)
+
+
 def random_shapes(count):
     """Yield arrays in random orders with other sizes that hold as many elements."""
     rng = random.Random(5)
@@ -147,6 +217,14 @@ def test_a_reshape_is_a_bitcast_where_no_element_moves():
     assert bitcasts > 500
     # Dimensions of size 1 can stand anywhere; one of the places is found.
     assert missed < bitcasts
+
+
+@pytest.mark.parametrize(("width", "expected"), [(64, True), (128, True), (256, False)])
+def test_low_tiles_below_each_other_are_high_ones(width, expected):
+    """Of one tile's width; beside each other they are not. So the TPU compiler has it of four rows that a sum takes."""
+    high = parse_shape(f"f32[64,{width}]{{1,0:T(8,128)}}")
+    low = parse_shape(f"f32[16,4,{width}]{{2,1,0:T(4,128)}}")
+    assert stays(high, low) == stays(low, high) == expected
 
 
 CLASH = """HloModule m
@@ -264,6 +342,17 @@ def test_a_gather_reads_rows_whose_elements_are_minor(rows, width, order):
     assert table.layout.minor_to_major == (0, 1)
     assert taken.layout.minor_to_major == order
     assert (gather.shape.layout.minor_to_major == (2, 1, 0)) == (order == (1, 0))
+
+
+def test_what_is_gathered_is_laid_out_by_its_rows_before_it_is_turned():
+    """As libtpu 0.0.52 has it: rows of registers, then of nine each, then in the order that the program hands on."""
+    text = ROWS.replace("TABLE", "4096,256").replace("WIDTH", "256").replace("64,32", "8192,9")
+    made = [i for i in compiled(text, stop_after="layouts").entry if i.opcode in ("gather", "reshape", "copy")][-3:]
+    assert [(i.opcode, i.shape.layout.minor_to_major) for i in made] == [
+        ("gather", (1, 0)),
+        ("reshape", (2, 1, 0)),
+        ("copy", (2, 0, 1)),
+    ]
 
 
 GATHERED = """HloModule m

@@ -23,8 +23,8 @@ def gather(build: Build, node: Node) -> Node | None:
 
     Nor has what is gathered dimensions of one element. Source: programs compiled ahead of time.
     """
-    if thinner := _without_units(build, node):
-        return build.reshape(gather(build, thinner) or thinner, *node.array.dimensions)
+    if simpler := _without_units(build, node) or _one_behind_the_other(build, node):
+        return build.reshape(gather(build, simpler) or simpler, *node.array.dimensions)
     indices = _without_vector(build, node, node.operands[1])
     if indices is None or indices.array.dtype.bits < _WORD:
         return None
@@ -57,6 +57,39 @@ def _without_units(build: Build, node: Node) -> Node | None:
     thin = build.reshape(operand, *(operand.array.dimensions[d] for d in kept))
     return build.graph.add("gather", shape, [thin, *node.operands[1:]], named | renamed)
 
+
+def _one_behind_the_other(build: Build, node: Node) -> Node | None:
+    """Return a gather of the rows of all indices one behind the other, None where they lie so in any case.
+
+    A kernel gathers rows of registers that are all in use. Rows of several dimensions are laid out as such behind it,
+    which moves them where the last of these dimensions ends within a register.
+
+    Source: 30 programs compiled ahead of time for v5e (libtpu 0.0.52).
+    """
+    named, (table, indices) = node.attributes, node.operands
+    rank, offsets, vector = node.array.rank, named["offset_dims"], named["index_vector_dim"]
+    sizes = node.array.dimensions[: rank - len(offsets)]
+    is_last = offsets == tuple(range(rank - len(offsets), rank)) and indices.array.dtype.name == "s32"
+    large = [size for size in sizes if size > 1]
+    if not is_last or len(offsets) != 1 or len(large) < 2 or large[-1] % _ROWS == 0 or not node.array.element_count:
+        return None
+    batches = named.get("operand_batching_dims", ())
+    by_batch = dict(zip(batches, named.get("start_indices_batching_dims", ()), strict=True))
+    places, along = index_rows(build, indices, vector, named["start_index_map"], by_batch)
+    # Indices are in order within a batch alone.
+    gone = {"operand_batching_dims", "start_indices_batching_dims", *(["indices_are_sorted"] if batches else [])}
+    flat = {name: value for name, value in named.items() if name not in gone} | {
+        "offset_dims": (1,),
+        "collapsed_slice_dims": tuple(sorted((*named["collapsed_slice_dims"], *batches))),
+        "start_index_map": tuple(along),
+        "index_vector_dim": 1,
+    }
+    shape = ArrayShape(node.array.dtype, (prod(sizes), node.array.dimensions[-1]))
+    return build.graph.add("gather", shape, [table, places], flat)
+
+
+_ROWS = 8
+"""Sublanes of a register."""
 
 _WORD = 32
 """Bits of an index in which the size of any dimension has room."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tpusim.draft import Node
-from tpusim.ir.ops import ELEMENTWISE, HANDED_IN, IN_PLACE, RESHAPES
+from tpusim.ir.ops import ELEMENTWISE, HANDED_IN, IN_PLACE, PRODUCTS, RESHAPES
 
 
 def takes_moved(product: Node) -> bool:
@@ -39,7 +39,7 @@ def turns_registers(copy: Node) -> bool:
     Of copies before products in programs compiled ahead of time (v3 to v7x, several versions of libtpu) all 106 that
     leave the lanes as they are are made in the kernel of the product, and none of 36 others.
     """
-    return _keeps_lanes(copy) and copy.operands[0].source.opcode in HANDED_IN | IN_PLACE
+    return _keeps_lanes(copy) and copy.operands[0].source.opcode in HANDED_IN | IN_PLACE | PRODUCTS
 
 
 def _keeps_lanes(copy: Node) -> bool:

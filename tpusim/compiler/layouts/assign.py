@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import product
 from typing import Any, NamedTuple
 
 from tpusim.compiler.host.held import is_to_host
@@ -31,6 +30,7 @@ from tpusim.compiler.layouts.orders import (
     outside_of_tiles,
     with_boundary_layouts,
 )
+from tpusim.compiler.layouts.products import Sides, product_sides, result_sides
 from tpusim.compiler.layouts.rows import (
     is_too_large,
     moved_dimensions,
@@ -151,7 +151,7 @@ class _Assignment:
 
     def _wants(self, node: Node) -> Iterable[tuple[Node, Order]]:
         if node.opcode in PLAIN_PRODUCTS:
-            sides = zip(node.operands, _product_sides(node), strict=False)
+            sides = zip(node.operands, product_sides(node), strict=False)
             return [(operand, self._product_order(operand.array, has)) for operand, has in sides if has.minor_pairs]
         if node.opcode == "tuple":
             return self._results(node)
@@ -237,7 +237,7 @@ class _Assignment:
         """Return the order of what may lie in any: that which is wanted, or pads least."""
         return self.wanted.get(node) or boundary_order(node.array, self.chip)
 
-    def _product_order(self, array: ArrayShape, sides: _Sides) -> Order:
+    def _product_order(self, array: ArrayShape, sides: Sides) -> Order:
         """Return the order for a side of a product, or its result: what pads least."""
         default = tuple(reversed(range(array.rank)))
         pairs = sorted(sides.minor_pairs, key=lambda pair: [default.index(d) for d in pair])
@@ -261,63 +261,17 @@ def _rank(node: Node) -> int:
     return node.shape.rank if isinstance(node.shape, ArrayShape) else -1
 
 
-class _Sides(NamedTuple):
-    """Of an operand or the result of a product: the dimensions of the one kind and of the other that it has.
-
-    An array takes a block of both in, and gives such a block out, so that the two minor dimensions are one of each;
-    whatever else there is goes round them.
-    """
-
-    one: tuple[int, ...]
-    other: tuple[int, ...]
-
-    @property
-    def minor_pairs(self) -> list[tuple[int, int]]:
-        """The two minor dimensions, either way round."""
-        pairs = list(product(self.one, self.other))
-        return pairs + [(b, a) for a, b in pairs]
-
-    def fit(self, order: Order) -> bool:
-        """Return whether an array may lie in that order."""
-        return not self.minor_pairs or order[:2] in self.minor_pairs
-
-
-def _product_sides(node: Node) -> list[_Sides]:
-    """Return what the two operands and the result of a product have."""
-    if node.opcode == "convolution":
-        labels = node.attributes["dim_labels"]
-        texts = ((labels.lhs, "b", "f"), (labels.rhs, "i", "o"), (labels.output, "b", "f"))
-        return [_Sides((text.index(one),), (text.index(other),)) for text, one, other in texts]
-    named = node.attributes
-    lhs, rhs = (operand.array for operand in node.operands[:2])
-    batches = named.get("lhs_batch_dims", ()), named.get("rhs_batch_dims", ())
-    summed = named.get("lhs_contracting_dims", ()), named.get("rhs_contracting_dims", ())
-    free = [
-        tuple(d for d in range(array.rank) if d not in (*batch, *depth))
-        for array, batch, depth in zip((lhs, rhs), batches, summed, strict=True)
-    ]
-    sides = [
-        _Sides(_large(array, mine), _large(array, depth))
-        for array, mine, depth in zip((lhs, rhs), free, summed, strict=True)
-    ]
-    rows = range(len(batches[0]), len(batches[0]) + len(free[0]))
-    columns = range(rows.stop, node.array.rank)
-    return [*sides, _Sides(_large(node.array, rows), _large(node.array, columns))]
-
-
-def _large(array: ArrayShape, dimensions: Iterable[int]) -> tuple[int, ...]:
-    return tuple(d for d in dimensions if array.dimensions[d] > 1)
-
-
 def _product(self: _Assignment, node: Node) -> Order:
-    sides = _product_sides(node)
+    sides = product_sides(node)
     operands = list(node.operands)
     for at, (operand, has) in enumerate(zip(operands[:2], sides, strict=False)):
         if not has.fit(self.settled(operand)):
             operands[at] = self.ordered(operand, self._product_order(operand.array, has))
     node.take(operands)
-    wanted = self.wanted.get(node)
-    return wanted if wanted and sides[2].fit(wanted) else self._product_order(node.array, sides[2])
+    wanted, made = self.wanted.get(node), sides[2]
+    if node.opcode == "dot":
+        made = result_sides(node, [self.settled(operand) for operand in operands[:2]], self.chip)
+    return wanted if wanted and made.fit(wanted) else self._product_order(node.array, made)
 
 
 def _follow(self: _Assignment, node: Node) -> Order:
@@ -387,7 +341,8 @@ def _reshape(self: _Assignment, node: Node) -> Order:
     operand = node.operands[0]
     self.settled(operand)
     kept = carried_order(operand.array, node.array.dimensions)
-    if kept is not None and stays(operand.array, laid_out(node.array, kept, self.chip)):
+    # What is gathered keeps its rows on the way to other dimensions.
+    if kept is not None and (operand.opcode == "gather" or stays(operand.array, laid_out(node.array, kept, self.chip))):
         return kept
     return self.free(node)
 

@@ -33,12 +33,24 @@ def stays(before: ArrayShape, after: ArrayShape) -> bool:
     assert after.layout is not None
     if is_linear(before) and is_linear(after):
         return physical_bytes(before) == physical_bytes(after)
-    if before.layout.tiles != after.layout.tiles or before.rank < 2 or after.rank < 2:
+    if before.rank < 2 or after.rank < 2:
         return before.layout.tiles == after.layout.tiles and before.rank == after.rank
+    if before.layout.tiles != after.layout.tiles:
+        return before.layout.tiles[1:] == after.layout.tiles[1:] and _rows_of_tile(before) == _rows_of_tile(after) != 0
     (*_, one_rows, one_lanes), (*_, other_rows, other_lanes) = physical_order_sizes(before), physical_order_sizes(after)
     rows = before.layout.tiles[0][0]
     # Whole tiles of rows may be counted as one dimension or as several.
     return one_lanes == other_lanes and (one_rows == other_rows or one_rows % rows == other_rows % rows == 0)
+
+
+def _rows_of_tile(array: ArrayShape) -> int:
+    """Return how many elements are side by side where an array is whole tiles, one below the other, 0 where it is not.
+
+    However high these are.
+    """
+    assert array.layout is not None
+    (*_, rows, lanes), (height, width) = physical_order_sizes(array), array.layout.tiles[0]
+    return lanes if rows % height == 0 and lanes <= width else 0
 
 
 def is_linear(array: ArrayShape) -> bool:

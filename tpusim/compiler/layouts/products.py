@@ -1,0 +1,101 @@
+"""How a matrix unit wants a product's arrays: which dimensions of its operands and its result lie in tiles.
+
+Source: programs compiled ahead of time, v5e, v5p and v6e.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from tpusim.compiler.layouts.orders import Order
+from tpusim.cost.mxu import round_up
+from tpusim.draft import Node
+from tpusim.hardware.chip import Chip
+from tpusim.shapes.shape import ArrayShape
+
+
+class Sides(NamedTuple):
+    """Of an operand or the result of a product: the dimensions of the one kind and of the other that it has.
+
+    An array takes a block of both in, and gives such a block out, so that the two minor dimensions are one of each;
+    whatever else there is goes round them. Those of ``outside`` do so in default order.
+    """
+
+    one: tuple[int, ...]
+    other: tuple[int, ...]
+    outside: tuple[int, ...] = ()
+
+    @property
+    def minor_pairs(self) -> list[tuple[int, int]]:
+        """The two minor dimensions, either way round."""
+        pairs = list(product(self.one, self.other))
+        return pairs + [(b, a) for a, b in pairs]
+
+    def fit(self, order: Order) -> bool:
+        """Return whether an array may lie in that order."""
+        if not self.minor_pairs:
+            return True
+        outside = [d for d in order if d in self.outside]
+        return order[:2] in self.minor_pairs and outside == sorted(outside, reverse=True)
+
+
+def product_sides(node: Node) -> list[Sides]:
+    """Return what the two operands and the result of a product have."""
+    if node.opcode == "convolution":
+        labels = node.attributes["dim_labels"]
+        texts = ((labels.lhs, "b", "f"), (labels.rhs, "i", "o"), (labels.output, "b", "f"))
+        return [Sides((text.index(one),), (text.index(other),)) for text, one, other in texts]
+    arrays = [operand.array for operand in node.operands[:2]]
+    summed = [node.attributes.get(f"{side}_contracting_dims", ()) for side in ("lhs", "rhs")]
+    free = _free(node)
+    sides = [
+        Sides(_large(array, mine), _large(array, depth))
+        for array, mine, depth in zip(arrays, free, summed, strict=True)
+    ]
+    rows, columns = _made(node)
+    return [*sides, Sides(_large(node.array, rows), _large(node.array, columns))]
+
+
+def result_sides(node: Node, orders: Sequence[Order], chip: Chip) -> Sides:
+    """Return what the result of a dot has whose operands lie in these orders: one dimension of each kind in tiles.
+
+    A dot runs as a convolution: one dimension of its rows is the batch, one of its columns the features, and the others
+    are spatial. The one of least padding is taken: columns fill the width of an array, while rows pass it eight by
+    eight, but no faster than it takes in the next weights. Of equal ones it is the most minor of the operand.
+    """
+    lanes, sublanes = chip.vpu.lanes, chip.vpu.sublanes
+    padded: list[Callable[[int], int]] = [
+        lambda size: max(lanes, round_up(size, sublanes)),
+        lambda size: round_up(size, lanes),
+    ]
+    chosen, outside = [], []
+    for made, free, order, pad in zip(_made(node), _free(node), orders, padded, strict=True):
+        sizes = {d: node.array.dimensions[d] for d in _large(node.array, made)}
+        place = {d: order.index(taken) for d, taken in zip(made, free, strict=True)}
+        least = sorted(sizes, key=lambda d: (pad(sizes[d]) / sizes[d], place[d]))
+        chosen.append(tuple(least[:1]))
+        outside += least[1:]
+    return Sides(chosen[0], chosen[1], tuple(outside))
+
+
+def _free(node: Node) -> list[tuple[int, ...]]:
+    """Return those dimensions of either operand of a dot that its result has for itself."""
+    named = node.attributes
+    gone = [
+        (*named.get(f"{side}_batch_dims", ()), *named.get(f"{side}_contracting_dims", ())) for side in ("lhs", "rhs")
+    ]
+    arrays = (operand.array for operand in node.operands[:2])
+    return [tuple(d for d in range(array.rank) if d not in taken) for array, taken in zip(arrays, gone, strict=True)]
+
+
+def _made(node: Node) -> tuple[range, range]:
+    """Return the dimensions of a dot's result that are its rows, and those that are its columns."""
+    batch = len(node.attributes.get("lhs_batch_dims", ()))
+    rows = range(batch, batch + len(_free(node)[0]))
+    return rows, range(rows.stop, node.array.rank)
+
+
+def _large(array: ArrayShape, dimensions: Iterable[int]) -> tuple[int, ...]:
+    return tuple(d for d in dimensions if array.dimensions[d] > 1)
