@@ -59,6 +59,13 @@ def fetched(body, aliases="", chip="v5e"):
             id="of those the first",
         ),
         pytest.param(
+            """  x = bf16[4096,256] parameter(0)  w = bf16[4,256,512] parameter(1)  s = s32[4] parameter(2)
+              ROOT y = bf16[4096,512] ragged-dot(x, w, s), lhs_contracting_dims={1}, rhs_contracting_dims={1},
+                lhs_ragged_dims={0}, rhs_group_dims={0} """,
+            ["w"],
+            id="no rows in groups",
+        ),
+        pytest.param(
             "  x = f32[512,512] parameter(0)  w = f32[512,512] parameter(1)  ROOT y = f32[512,512] add(x, w) ",
             [],
             id="none of what goes by element by element",
@@ -140,3 +147,11 @@ ENTRY main {{
     assert argument_across_programs(graph, target, lives).argument.name == "w"
     lives.held.append((0, lives.length - 1, 100 << 20))
     assert argument_across_programs(graph, target, lives).argument.name == "x"
+
+
+def test_none_of_products_of_groups_where_two_cores_share_them():
+    """The kernel that these have is hand-written (23 of 23 programs of ``lax.ragged_dot`` for v5p)."""
+    body = """  x = bf16[4096,256] parameter(0)  w = bf16[4,256,512] parameter(1)  s = s32[4] parameter(2)
+      ROOT y = bf16[4096,512] ragged-dot(x, w, s), lhs_contracting_dims={1}, rhs_contracting_dims={1},
+        lhs_ragged_dims={0}, rhs_group_dims={0} """
+    assert fetched(body, chip="v5p") == []

@@ -25,6 +25,7 @@ ALLOWED: dict[str, str] = {
     "tpusim/lowering/control.py": "how many instructions are lowered for ways into computations that are told apart",
     "tpusim/lowering/kernels/decompositions.py": "operations and steps of algorithms, sweeps of Jacobi's method",
     "tpusim/lowering/kernels/in_turn.py": "quadrants and rotations of Jacobi's method",
+    "tpusim/lowering/kernels/ragged.py": "limits of a compiler's choice among tiles",
     "tpusim/lowering/kernels/tiles.py": "how many cuts of each of three loops are tried, and remembered",
     "tpusim/lowering/kernels/vector.py": "the bits of bf16",
     "tpusim/lowering/pallas/classes.py": "how many kinds of steps are told apart",

@@ -235,13 +235,13 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def loops_of_groups(self) -> tuple[int, int] | None:
-        """The trips of the loops over groups and over rows, where those without a row of the group are skipped."""
+        """Which loops go over groups and over rows, where those without a row of the group are skipped."""
         mask, window = self._object("mask_aggregator_config"), self.window_config
         dims = _integers(mask.get("mask_dim_to_iteration_index"))
         if mask.get("iteration_skipper_mode") != "ITERATION_SKIPPER_MODE_GROUP_STARTS" or window is None:
             return None
-        bounds = [max(1, window.iteration_bounds[at]) for at in dims if 0 <= at < len(window.iteration_bounds)]
-        return (bounds[0], bounds[1]) if len(bounds) == 2 else None
+        found = [at for at in dims if 0 <= at < len(window.iteration_bounds)]
+        return (found[0], found[1]) if len(found) == 2 else None
 
     @property
     def megacore_split_dim(self) -> int | None:

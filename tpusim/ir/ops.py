@@ -533,7 +533,7 @@ HAS_TILES: Final = FUSES_INTO_USERS | ENDS_KERNELS | _named("fusion")
 """Kernels that have tiles."""
 
 USES_FAST_MEMORY: Final = (
-    FUSES_INTO_USERS | ENDS_KERNELS | SORTS | _named("custom-call fusion gather scatter select-and-scatter")
+    FUSES_INTO_USERS | ENDS_KERNELS | SORTS | _named("custom-call fusion gather ragged-dot scatter select-and-scatter")
 )
 """Kernels that take whole arrays from any memory of the device, and leave them in any."""
 

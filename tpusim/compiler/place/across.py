@@ -41,6 +41,9 @@ def argument_across_programs(draft: Draft, target: Target, lives: Lives) -> Fetc
         is_array = isinstance(parameter.shape, ArrayShape) and not parameter.is_small
         if not is_array or not users or parameter.immediate in given_away:
             continue
+        # Two cores have a hand-written kernel for products of rows in groups, which fetches for itself.
+        if target.cores > 1 and any(user.opcode == "ragged-dot" for user in users):
+            continue
         if all(_takes_whole(draft, user, parameter) for user in users):
             last = max(lives.positions[user.name] for user in users)
             stretch = lives.positions[parameter.name], last, physical_bytes(parameter.shape)
@@ -53,6 +56,9 @@ def argument_across_programs(draft: Draft, target: Target, lives: Lives) -> Fetc
 
 def _takes_whole(draft: Draft, user: Node, argument: Node) -> bool:
     """Return whether a node, or what it fuses, takes an argument only where all of it is to be at hand."""
+    if user.opcode == "ragged-dot":
+        # Rows are those of one group after the other, and come in with them.
+        return user.operands[1] is argument and user.operands[0] is not argument
     if user.opcode in PRODUCTS:
         # Products channel by channel are the vector unit's.
         return bool(user.attributes.get("feature_group_count", 1) == 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tpusim.cost.peaks import seconds_at_peak
 from tpusim.hardware.chip import Chip
-from tpusim.ir.ops import FREE, PLAIN_PRODUCTS
+from tpusim.ir.ops import FREE, PRODUCTS
 from tpusim.semantics.demand.inlining import Body, Inner
 from tpusim.semantics.products import Product, canonical_product, done_flops_by_operands
 from tpusim.shapes.shape import leaves
@@ -14,7 +14,7 @@ def compute_seconds(body: Body, chip: Chip) -> float:
     """Return a lower bound of the time that a kernel computes."""
     products, vector_elements = list[Product](), 0.0
     for item in body.values:
-        if item.instruction.opcode in PLAIN_PRODUCTS:
+        if item.instruction.opcode in PRODUCTS:
             products.append(_product(item))
         elif item.instruction.opcode not in FREE:
             vector_elements += sum(leaf.element_count for leaf in leaves(item.instruction.shape))

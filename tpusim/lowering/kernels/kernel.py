@@ -16,12 +16,12 @@ from tpusim.cost.peaks import typed
 from tpusim.cost.tile import alone_ps, loop_cycles
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import HBM, LOAD, SCALAR, SMEM, STORE
-from tpusim.ir.attributes import WindowConfig
+from tpusim.ir.attributes import BackendConfig, WindowConfig
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import ELEMENTWISE, MOVES_ONLY, PRODUCTS
 from tpusim.lowering.kernels.inner_loop import inner_loop
 from tpusim.lowering.kernels.products import conversion_work, product_work
-from tpusim.lowering.kernels.ragged import without_skipped
+from tpusim.lowering.kernels.ragged import Grouped, grouped, grouped_nest, masking, shared_sides, without_skipped
 from tpusim.lowering.kernels.roles import Moved, Roles, cut_kinds, moved_once, roles_of
 from tpusim.lowering.kernels.stages import stages_of
 from tpusim.lowering.kernels.tiles import (
@@ -92,7 +92,13 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
     """Return the kernel of one scheduled instruction; ``extra`` is work that the rules do not see."""
     plan, window = plan_of(scope, instruction), instruction.backend_config.window_config
     body, products = plan.body, plan.products
-    nest = (_stated_nest(plan) or _own_nest(plan, extra)) if products else None
+    nest: Nest | None = None
+    if groups := _grouped(plan):
+        nest = grouped_nest(groups, scope.chip)
+        masks = masking(groups, nest, scope.chip)
+        extra = extra + masks if extra else masks
+    elif products:
+        nest = _stated_nest(plan) or _own_nest(plan, extra)
     product_flops = sum(product.flops for _, product in products)
     cut = tiled(plan, nest, extra)
     made = structs.replace(
@@ -106,7 +112,7 @@ def make_kernel(scope: Scope, instruction: Instruction, category: str, extra: Wo
         scoped_vmem_bytes=instruction.backend_config.scoped_vmem_bytes,
         family=_family(body, [product for _, product in products]),
     )
-    ran = without_skipped(made, instruction.backend_config)
+    ran = without_skipped(made, nest) if nest and nest.shared else made
     if ran is not made:
         taken = f"{ran.tiles} of {made.tiles} taken, as if every group ended within one"
         scope.notes.estimated(instruction, f"which tiles have rows of their group depends on values: {taken}")
@@ -120,7 +126,7 @@ def plan_of(scope: Scope, instruction: Instruction) -> Plan:
     found = enumerate(body.values) if body.opcodes & PRODUCTS else ()
     products = [(at, _product(item)) for at, item in found if item.instruction.opcode in PRODUCTS]
     # A fusion is tiled around one product; any other one in it has to live with the same loops.
-    products = _main_first(scope, body, products, instruction.backend_config.window_config)
+    products = _main_first(scope, body, products, instruction.backend_config)
     roles = roles_of(body, demand, accesses(body, demand, instruction), products)
     shares = needed_shares(body, demand)
     costs = value_costs(scope, body.values, shares)
@@ -302,6 +308,8 @@ def _product_works(plan: Plan, nest: Nest | None) -> dict[int, Work]:
         # The stated tile is the main product's, as the emitter; of any other each tile does its share.
         emitter = plan.instruction.backend_config.convolution_emitter
         tiling, way = (nest, emitter) if nest and not number else (Nest((), {}), "")
+        groups = _grouped(plan) if tiling.shared else None
+        size, elements = (groups.product, groups.results) if groups else (size, elements)
         found[at] = product_work(size, elements, tiling, plan.scope.chip, padding=padding, emitter=way)
     return found
 
@@ -343,22 +351,22 @@ def gone_through(body: Body) -> ArrayShape:
 
 
 def _main_first(
-    scope: Scope, body: Body, products: list[tuple[int, Product]], window: WindowConfig | None
+    scope: Scope, body: Body, products: list[tuple[int, Product]], config: BackendConfig
 ) -> list[tuple[int, Product]]:
     """Return the products of a kernel with the one first that the compiler's bounds are about."""
     if len(products) < 2:
         return products
-    if window is None:
+    if config.window_config is None:
         # Another one feeds it, tile by tile.
         return products[::-1] if _feed(body, products[-1][0], products[:-1]) else products
-    tilings = [_stated_tiling(scope, body.values[at], size, window) for at, size in products]
+    tilings = [_stated_tiling(scope, body.values[at], size, config) for at, size in products]
     misfits = [tiling.misfit if tiling else inf for tiling in tilings]
     # The last of those that fit equally: what comes after feeds on it, so that it is computed tile by tile.
     order = sorted(range(len(products)), key=lambda number: (misfits[number], -number))
     return [products[number] for number in order]
 
 
-def _stated_tiling(scope: Scope, item: Inner, size: Product, window: WindowConfig) -> StatedTiling | None:
+def _stated_tiling(scope: Scope, item: Inner, size: Product, config: BackendConfig) -> StatedTiling | None:
     """Return a dot or a convolution with the compiler's bounds; they say nothing about other products."""
     left, right = product_sides(item.instruction)
     names = {LHS: left, RHS: right, OUT: item.instruction.name}
@@ -366,13 +374,25 @@ def _stated_tiling(scope: Scope, item: Inner, size: Product, window: WindowConfi
     letters = lettered(item.instruction, shapes[LHS], shapes[RHS], size.kinds)
     if letters is None:
         return None
-    return StatedTiling(window, shapes, item.instruction, *letters, scope.chip.vpu.register_shape, size.groups)
+    window, block = config.window_config or WindowConfig(), scope.chip.vpu.register_shape
+    shared = shared_sides(config.loops_of_groups)
+    return StatedTiling(window, shapes, item.instruction, *letters, block, size.groups, shared)
 
 
 def stated_tiling(plan: Plan) -> StatedTiling | None:
     """Return the product that a kernel is made around, with the bounds that are stated for it, if any can be."""
-    (at, size), window = plan.products[0], plan.instruction.backend_config.window_config
-    return _stated_tiling(plan.scope, plan.body.values[at], size, window or WindowConfig())
+    at, size = plan.products[0]
+    return _stated_tiling(plan.scope, plan.body.values[at], size, plan.instruction.backend_config)
+
+
+def _grouped(plan: Plan) -> Grouped | None:
+    """Return the product that a kernel is made around as one of rows in groups, if it is one."""
+    if not plan.products:
+        return None
+    at, size = plan.products[0]
+    item = plan.body.values[at]
+    lhs, rhs = (leaves(item.computation[name].shape)[0] for name in product_sides(item.instruction))
+    return grouped(item.instruction, lhs, rhs, size)
 
 
 def is_fed(plan: Plan) -> bool:
@@ -515,7 +535,8 @@ def _streams(chip: Chip, touched: list[Moved], nest: Nest) -> Iterator[Stream]:
         # Only an array of as many dimensions is cut as the bounds say; rows of a gather are runs of their own.
         chunk, own = run_bytes(access.shape, cut, register) if len(cut) == access.shape.rank else 0, access.chunk_bytes
         chunk = min(chunk, own) if chunk and own else chunk or own
-        block, fetches = access.n_bytes * overlap * nest.block_share[side], moves[side]
+        groups = nest.trips(BATCH) if side in nest.shared else 1
+        block, fetches = access.n_bytes * overlap * nest.block_share[side] * groups, moves[side]
         stride = _stride_bytes(access, cut, chunk, chip) if chunk and is_placed else 0
         yield Stream(access.name, access.space, block, fetches, access.is_output, chunk, stride)
 

@@ -3,7 +3,7 @@
 Bounds count blocks of one register's sublanes and lanes in the two minor dimensions. The loop nest of a convolution is,
 outermost first: output features and spatial dimensions that are columns like them, batch, the other spatial dimensions
 of the output, each spatial dimension of the kernel, input features. Spatial dimensions that all three arrays share
-stand outermost in some programs.
+stand outermost in some programs; groups of rows inside the columns where loops skip them.
 
 Our own are chosen for what a tiler wants: blocks small enough that two of each operand fit into VMEM, large enough that
 the bandwidth and not the loop decides, and as little fetched twice as possible.
@@ -33,6 +33,9 @@ TAPS = "taps"
 
 TOUCHES = {BATCH: (LHS, RHS, OUT), ROWS: (LHS, OUT), COLUMNS: (RHS, OUT), TAPS: (LHS, RHS), DEPTH: (LHS, RHS)}
 """Which arrays a loop over each kind of dimension moves through."""
+
+GROUPED = (COLUMNS, BATCH, ROWS, TAPS, DEPTH)
+"""What the loops of a product of rows in groups run over, outermost first."""
 
 _SHARED = {(RHS, "o"): "f", (LHS, "f"): "i"}
 """What the letters of a convolution's other arrays are called that mean the same: columns, and depth."""
@@ -76,6 +79,7 @@ class Nest(msgspec.Struct, frozen=True):
     cores: int = 1
     split: int = -1
     tiled: ArrayShape | None = None
+    shared: tuple[str, ...] = ()
 
     @property
     def tiles(self) -> int:
@@ -120,7 +124,7 @@ class StatedTiling(msgspec.Struct, frozen=True):
 
     ``shapes`` are those of ``lhs``, ``rhs`` and ``out``, ``labels`` name their dimensions as those of a convolution,
     ``kinds`` are those of the spatial ones, ``block`` the elements that bounds count in. Each of the ``groups`` of
-    output features has input features of its own.
+    output features has input features of its own. ``shared`` are as of a nest.
     """
 
     config: WindowConfig
@@ -130,6 +134,7 @@ class StatedTiling(msgspec.Struct, frozen=True):
     kinds: tuple[str, ...]
     block: tuple[int, int]
     groups: int = 1
+    shared: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -159,7 +164,7 @@ class StatedTiling(msgspec.Struct, frozen=True):
             bounds[LHS] = self._lhs_bounds(out, kernel)
         shares = {array: 1 / trips.distinct(array) for array in (LHS, RHS, OUT)}
         shares[LHS] *= self._overlap(out, kernel)
-        return Nest(loops, shares, bounds, self._extents(trips, out, kernel))
+        return Nest(loops, shares, bounds, self._extents(trips, out, kernel), shared=self.shared)
 
     def stating(self, nest: Nest, *, windows_last: bool) -> StatedTiling:
         """Return the tiling whose bounds cut as the loops of a nest do: in whole blocks, major dimensions first.
@@ -254,7 +259,7 @@ class StatedTiling(msgspec.Struct, frozen=True):
         """Return the loops in the order that explains the bounds best, and how badly it still does."""
         splits = {array: block_tiles(self.shapes[array], bound, self.block) for array, bound in self._bounds.items()}
         found, bounds = [], self.config.iteration_bounds
-        for known in _role_orders(self.kinds):
+        for known in [GROUPED] if self.shared else _role_orders(self.kinds):
             # Loops beyond the known roles move through everything.
             roles = [*known, *[BATCH] * (len(bounds) - len(known))]
             features = roles.index(COLUMNS)
