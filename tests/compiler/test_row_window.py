@@ -98,14 +98,16 @@ ENTRY main {
   total = bf16[8,256] reduce(y, zero), dimensions={2}, to_apply=add
   totals = bf16[8,256,256] broadcast(total), dimensions={0,1}
   share = bf16[8,256,256] divide(y, totals)
-  p = f32[8,256,64] dot(share, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+  turned = f32[8,64,256] dot(k, share), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1},
+    rhs_contracting_dims={2}
+  plain = f32[8,256,64] dot(share, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
     rhs_contracting_dims={1}
   only = f32[8,256,64] dot(y, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
     rhs_contracting_dims={1}
   ROOT out = RESULT
 }
 """
-OF_SHARES = "f32[8,256,64] negate(p)"
+OF_SHARES = "f32[8,64,256] negate(turned)"
 
 
 @pytest.mark.parametrize(
@@ -116,10 +118,11 @@ OF_SHARES = "f32[8,256,64] negate(p)"
         ("copy(s)", OF_SHARES, True),
         ("negate(s)", "bf16[8,256,256] negate(share)", True),
         ("negate(s)", "f32[8,256,64] negate(only)", True),
+        ("negate(s)", "f32[8,256,64] negate(plain)", True),
     ],
 )
 def test_rows_of_which_exponentials_are_made_again_are_no_windows(made, result, is_window):
-    """In 16 bits scores are stored beside their maximum, and what a product takes of them is made as it takes it."""
+    """In 16 bits scores are stored beside their maximum; what a product takes, unless it is plain, is made of them."""
     text = WEIGHTS.replace("MADE", made).replace("RESULT", result)
     for wide in (False, True):
         module = compiled(text.replace("bf16", "f32") if wide else text, stop_after="row-window")

@@ -67,8 +67,8 @@ def _is_made_again(row: Node, wide: Node) -> bool:
     So is what 16 bits hold, as exponentials that are summed, or that several products take: it is made of the row that
     is stored beside its maximum. Of a row as a product leaves it, or if no product takes it, it is stored itself.
 
-    Source: 97 of 124 programs compiled ahead of time for v5e and v4 (libtpu 0.0.52). Of 25 of the others the result is
-    what is made of a row; there is no window for that, if a product or a gather makes the row.
+    Source: 97 of 124 programs compiled ahead of time for v5e and v4 (libtpu 0.0.52), but for plain products on v4. Of
+    25 others the result is what is made of a row: there is no window for that, if a product or a gather makes it.
     """
     while row.opcode in RELAYOUTS:
         row = row.operands[0]
@@ -77,7 +77,35 @@ def _is_made_again(row: Node, wide: Node) -> bool:
     made = wide
     while len(made.users) == 1 and (user := next(iter(made.users))).opcode in ELEMENTWISE:
         made = user
-    return made.array.dtype.bits < _WIDE_BITS and len(made.users) > 1 and _are_for_product(made.users)
+    if made.array.dtype.bits >= _WIDE_BITS or len(made.users) < 2 or _is_plain_softmax(made):
+        return False
+    return _are_for_product(made.users)
+
+
+def _is_plain_softmax(raised: Node) -> bool:
+    """Return whether the shares that exponentials are divided to are the first operand of a plain product of matrices.
+
+    The TPU compiler has a hand-written kernel for these on v5e and v6e (libtpu 0.0.52: "online-softmax"), which reads
+    the scores once. None is made here; one kernel that makes exponentials of scores, and one that reads them, take a
+    time nearer to it than three.
+    """
+    if raised.opcode != "exponential":
+        return False
+    for user in raised.users:
+        while user.opcode in ("convert", "divide") and len(user.users) == 1:
+            share, user = user, next(iter(user.users))
+            if user.opcode == "dot" and user.operands[0] is share and _is_plain(user):
+                return True
+    return False
+
+
+def _is_plain(dot: Node) -> bool:
+    """Return whether a product is of stacks of matrices whose dimensions follow each other as they are written."""
+    batch = tuple(dot.attributes.get("lhs_batch_dims", ()))
+    rows = dot.operands[0].array.rank - 1
+    taken = [tuple(dot.attributes.get(f"{side}_contracting_dims", ())) for side in ("lhs", "rhs")]
+    leads = batch == tuple(dot.attributes.get("rhs_batch_dims", ())) == tuple(range(len(batch)))
+    return leads and taken == [(rows,), (len(batch),)]
 
 
 def _are_for_product(nodes: Iterable[Node]) -> bool:

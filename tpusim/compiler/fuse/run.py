@@ -33,6 +33,7 @@ from tpusim.compiler.fuse.rules import (
     refusal,
     writes_over,
 )
+from tpusim.compiler.row_window import is_row_window
 from tpusim.compiler.target import Target
 from tpusim.cost.operations.table import operation_cost
 from tpusim.draft import Draft, Graph, Node
@@ -163,10 +164,13 @@ class _Fusion:
         own = [max(self._bytes_to_make(node, group), computed) for group in groups]
         product = product_behind(node)
         # Made once it is made where its product is, and written in place of that; nobody reads the product. Where both
-        # move as much it is computed once: so 58 of 63 kernels around a product compiled ahead of time have it.
+        # move as much it is computed once: so 58 of 63 kernels around a product compiled ahead of time have it. A row
+        # window, though, may be refused a product.
         spared = 2 * physical_bytes(product.shape) - n_bytes if product else 0
-        most = min(own) + len(groups) * n_bytes - spared
-        return sum(own) < most if product else sum(own) <= most
+        again, once = sum(own), min(own) + len(groups) * n_bytes - spared
+        if product and again == once:
+            return any(is_row_window(made) for group in groups for made in group.nodes)
+        return again <= once
 
     def _saves(self, node: Node, group: Group) -> bool:
         """Return whether a kernel that makes a stored node again takes less time than one that reads it."""
