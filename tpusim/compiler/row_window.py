@@ -92,7 +92,7 @@ def _is_plain_softmax(raised: Node) -> bool:
     if raised.opcode != "exponential":
         return False
     for user in raised.users:
-        while user.opcode in ("convert", "divide") and len(user.users) == 1:
+        while user.opcode in ELEMENTWISE and len(user.users) == 1:
             share, user = user, next(iter(user.users))
             if user.opcode == "dot" and user.operands[0] is share and _is_plain(user):
                 return True
