@@ -587,6 +587,30 @@ def test_what_is_stored_for_others_is_made_again_where_that_reads_less(dtype, ma
     assert [(i.opcode == "parameter", i.shape.dtype.name) for i in large] == [(dtype == "bf16", read)]
 
 
+SCALED = """HloModule scaled
+
+most { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+
+ENTRY main {
+  q = f32[2048,64] parameter(0)
+  k = f32[64,8192] parameter(1)
+  u = f32[2048,8192] dot(q, k), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  x = f32[2048,8192] negate(u)
+  low = f32[] constant(-inf)
+  top = f32[2048] reduce(x, low), dimensions={1}, to_apply=most
+  tops = f32[2048,8192] broadcast(top), dimensions={0}
+  ROOT below = f32[2048,8192] subtract(x, tops)
+}
+"""
+
+
+def test_what_is_made_of_a_product_is_stored_in_its_place_if_others_would_make_it_again():
+    """As libtpu 0.0.52 has scores in bf16 beside their maximum: they are scaled and masked once."""
+    module = compiled(SCALED)
+    kernels = [module[i.attributes["calls"]].opcodes for i in module.entry if i.opcode == "fusion"]
+    assert ["dot" in opcodes for opcodes in kernels if "negate" in opcodes] == [True]
+
+
 PARTS = """HloModule parts
 
 ENTRY main {{

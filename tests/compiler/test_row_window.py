@@ -76,3 +76,54 @@ ENTRY e {{
 }}
 """)
     assert check(module) == []
+
+
+WEIGHTS = """HloModule weights
+
+larger { a = bf16[] parameter(0)  b = bf16[] parameter(1)  ROOT c = bf16[] maximum(a, b) }
+add { a = bf16[] parameter(0)  b = bf16[] parameter(1)  ROOT c = bf16[] add(a, b) }
+
+ENTRY main {
+  q = bf16[8,256,64] parameter(0)
+  k = bf16[8,256,64] parameter(1)
+  s = bf16[8,256,256] dot(q, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_contracting_dims={2}
+  x = bf16[8,256,256] MADE
+  low = bf16[] constant(-inf)
+  most = bf16[8,256] reduce(x, low), dimensions={2}, to_apply=larger
+  wide = bf16[8,256,256] broadcast(most), dimensions={0,1}
+  less = bf16[8,256,256] subtract(x, wide)
+  y = bf16[8,256,256] exponential(less)
+  zero = bf16[] constant(0)
+  total = bf16[8,256] reduce(y, zero), dimensions={2}, to_apply=add
+  totals = bf16[8,256,256] broadcast(total), dimensions={0,1}
+  share = bf16[8,256,256] divide(y, totals)
+  turned = f32[8,64,256] dot(k, share), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={1},
+    rhs_contracting_dims={2}
+  plain = f32[8,256,64] dot(share, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_contracting_dims={1}
+  only = f32[8,256,64] dot(y, k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_contracting_dims={1}
+  ROOT out = RESULT
+}
+"""
+OF_SHARES = "f32[8,64,256] negate(turned)"
+
+
+@pytest.mark.parametrize(
+    ("made", "result", "is_window"),
+    [
+        ("negate(s)", OF_SHARES, False),
+        ("parameter(2)", OF_SHARES, False),
+        ("copy(s)", OF_SHARES, True),
+        ("negate(s)", "bf16[8,256,256] negate(share)", True),
+        ("negate(s)", "f32[8,256,64] negate(only)", True),
+        ("negate(s)", "f32[8,256,64] negate(plain)", True),
+    ],
+)
+def test_rows_of_which_exponentials_are_made_again_are_no_windows(made, result, is_window):
+    """In 16 bits scores are stored beside their maximum; what a product takes, unless it is plain, is made of them."""
+    text = WEIGHTS.replace("MADE", made).replace("RESULT", result)
+    for wide in (False, True):
+        module = compiled(text.replace("bf16", "f32") if wide else text, stop_after="row-window")
+        assert ("reduce-window" in [i.opcode for i in module.entry]) == (is_window or wide)

@@ -47,6 +47,19 @@ class Group:
         if node.opcode in PRODUCTS and self.product is None:
             self.product = node
 
+    def drop(self, node: Node) -> list[Node]:
+        """Read a node of this kernel instead of making it, and return it with all that was made for it alone."""
+        self.outputs.pop(node, None)
+        dropped, todo = [], [node]
+        while todo:
+            one = todo.pop()
+            del self.nodes[one]
+            dropped.append(one)
+            unused = [each for each in dict.fromkeys(one.operands) if self.nodes.keys().isdisjoint(each.users)]
+            self.reads.difference_update(unused)
+            todo += [each for each in unused if each in self.nodes and each not in self.outputs]
+        return dropped
+
     def leave(self, node: Node, number: int) -> None:
         """Let a node of this kernel, which stands at a number, be one of its results."""
         self.outputs[node] = None
