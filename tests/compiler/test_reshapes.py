@@ -177,3 +177,20 @@ def test_a_split_product_has_its_values(case):
     values = [generator.standard_normal(p.shape.dimensions).astype(np.float32) for p in given.entry.parameters]
     given, made = (execute(module, values, precision="exact", chip="v5e") for module in (given, compiled(text)))
     np.testing.assert_allclose(given, made, rtol=1e-5, atol=1e-5)
+
+
+def test_a_product_that_sums_nothing_up_may_be_split():
+    """A text need not say that it does not."""
+    text = """HloModule m
+ENTRY e {
+  x = f32[16,8] parameter(0)
+  y = f32[8,16] parameter(1)
+  a = f32[128] reshape(x)
+  d = f32[128,8,16] dot(a, y)
+  ROOT r = f32[16,8,8,16] reshape(d)
+}
+"""
+    given = parse_module(SourceText("text", text))
+    values = [np.random.default_rng(0).standard_normal(p.shape.dimensions, "f4") for p in given.entry.parameters]
+    one, other = (execute(module, values, precision="exact") for module in (given, compiled(text)))
+    np.testing.assert_array_equal(one, other)

@@ -502,3 +502,22 @@ ENTRY e {{
     inputs = [np.random.default_rng(1).standard_normal(p.shape.dimensions, "f4") for p in plain.entry.parameters]
     one, other = (execute(each, inputs, precision="exact") for each in (plain, module))
     np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_the_largest_of_rows_whose_number_is_known_at_run_time_is_found_behind():
+    """Rules count with the bounds."""
+    text = """HloModule m
+most { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+ENTRY e {
+  x = bf16[64,128] parameter(0)
+  n = s32[] parameter(1)
+  y = bf16[<=64,128] set-dimension-size(x, n), dimensions={0}
+  w = f32[<=64,128] convert(y)
+  k = f32[] constant(-inf)
+  ROOT m = f32[<=64] reduce(w, k), dimensions={1}, to_apply=most
+}
+"""
+    plain, module = parse_module(SourceText("m", text)), compiled(text)
+    inputs = [np.ones((64, 128), numpy_dtype(DTYPES["bf16"])), np.int32(30)]
+    one, other = (np.asarray(execute(each, inputs)) for each in (plain, module))
+    np.testing.assert_array_equal(one, other)

@@ -75,7 +75,7 @@ def advise(
     given = loaded if isinstance(loaded, Module) else None
     run = partial(
         simulate,
-        program if given is None else given,
+        loaded,
         chip,
         topology=rest[0],
         overrides=overrides,

@@ -53,7 +53,7 @@ def _sink(graph: Graph, reshape: Node, target: Target) -> None:
     """Move a reshape that gives whole registers other places behind what is made of it alone, element by element.
 
     Not behind a conversion alone where rows are longer than a register: what moves them converts them as well. Nor what
-    a product makes, which can write it as it is to lie.
+    a product makes, directly or with one operation between, which can write it as it is to lie.
 
     Source: 71 programs compiled ahead of time for v5e (libtpu 0.0.52).
     """
@@ -134,7 +134,8 @@ def _split_product(build: Build, dot: Node, node: Node, groups: Sequence[_Group]
     rest = list(groups)
     operands, named = [], dict(dot.attributes)
     for side, operand in zip(("lhs", "rhs"), dot.operands, strict=True):
-        summed = dot.attributes[f"{side}_contracting_dims"]
+        # A text need not say that nothing is summed up.
+        summed = dot.attributes.get(f"{side}_contracting_dims", ())
         sizes: list[int] = []
         places: dict[int, int] = {}
         for d, size in enumerate(operand.array.dimensions):

@@ -71,7 +71,9 @@ def _one_behind_the_other(build: Build, node: Node) -> Node | None:
     sizes = node.array.dimensions[: rank - len(offsets)]
     is_last = offsets == tuple(range(rank - len(offsets), rank)) and indices.array.dtype.name == "s32"
     large = [size for size in sizes if size > 1]
-    if not is_last or len(offsets) != 1 or len(large) < 2 or large[-1] % _ROWS == 0 or not node.array.element_count:
+    if not is_last or len(offsets) != 1 or len(large) < 2 or not node.array.element_count:
+        return None
+    if large[-1] % build.target.chip.vpu.sublanes == 0:
         return None
     batches = named.get("operand_batching_dims", ())
     by_batch = dict(zip(batches, named.get("start_indices_batching_dims", ()), strict=True))
@@ -87,9 +89,6 @@ def _one_behind_the_other(build: Build, node: Node) -> Node | None:
     shape = ArrayShape(node.array.dtype, (prod(sizes), node.array.dimensions[-1]))
     return build.graph.add("gather", shape, [table, places], flat)
 
-
-_ROWS = 8
-"""Sublanes of a register."""
 
 _WORD = 32
 """Bits of an index in which the size of any dimension has room."""

@@ -39,7 +39,7 @@ class _Known:
         self.left = _MOST
 
     def of(self, node: Node) -> Words | None:
-        """Return the words of an integer of 64 bits, or of an unsigned one of fewer; None if they are not known."""
+        """Return the words of integers of 64 bits; None if they are not known."""
         if node not in self.words:
             self.words[node] = None
             self.left -= 1

@@ -8,7 +8,7 @@ Source: 590 pairs and 30 chains of products compiled ahead of time (libtpu 0.0.5
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from math import inf
 from typing import NamedTuple
 
@@ -52,26 +52,26 @@ def paired(nodes: Iterable[Node]) -> dict[Node, Node]:
 
 def _pairs_with(product: Node) -> Iterator[_Pair]:
     """Yield the pairs of a product and one that is made for it alone, with nothing but element-wise work between."""
-    for feeder in made_for(product, _BETWEEN):
-        sides = _sides(feeder, product) if feeder.opcode == "dot" else set()
+    private = {product, *made_for(product, _BETWEEN)}
+    left, right = (_behind(operand, private) for operand in product.operands)
+    for side, feeders, others in ((0, left, right), (1, right, left)):
         # What feeds both sides is needed in two orders.
-        if len(sides) != 1:
-            continue
-        first, second = _sizes(feeder), _sizes(product)
-        if first.passes == second.passes == 1 and _held(first, second, *sides) <= _MOST_HELD:
-            yield _Pair(feeder, product, first.flops, physical_bytes(feeder.shape))
+        for feeder in (one for one in feeders if one not in others):
+            first, second = _sizes(feeder), _sizes(product)
+            if first.passes == second.passes == 1 and _held(first, second, side) <= _MOST_HELD:
+                yield _Pair(feeder, product, first.flops, physical_bytes(feeder.shape))
 
 
-def _sides(feeder: Node, product: Node) -> set[int]:
-    """Return the numbers of the operands of a product that are made of one that is made for it."""
-    found, todo, seen = set[int](), [feeder], {feeder}
+def _behind(operand: Node, private: Collection[Node]) -> list[Node]:
+    """Return the dots among what is made for a product alone that one of its operands is made of."""
+    # In an order that is the same in every run.
+    todo, seen = [operand], {operand: None}
     while todo:
         node = todo.pop()
-        if product in node.users:
-            found |= {number for number, operand in enumerate(product.operands) if operand is node}
-        todo += [user for user in node.users if user is not product and user not in seen]
-        seen.update(node.users)
-    return found
+        new = [] if node not in private or node.opcode == "dot" else [one for one in node.operands if one not in seen]
+        todo += new
+        seen |= dict.fromkeys(new)
+    return [node for node in seen if node in private and node.opcode == "dot"]
 
 
 def _sizes(node: Node) -> Product:

@@ -5,8 +5,6 @@ Source: programs compiled ahead of time, in which loops carry such arrays in the
 
 from __future__ import annotations
 
-from collections import Counter
-
 from tpusim.draft import Draft, Graph, Node
 from tpusim.shapes.shape import Shape, TupleShape
 
@@ -14,10 +12,9 @@ from tpusim.shapes.shape import Shape, TupleShape
 def copy_before_loops(draft: Draft) -> None:
     """Take copies of what loops do not change out of them; of inner loops first, whose copies the outer ones make."""
     loops = [(graph, node) for graph in draft.running() for node in graph.order() if node.opcode == "while"]
-    uses = Counter(name for _, loop in loops for name in loop.called)
     for graph, loop in loops:
-        is_alone = all(uses[name] == 1 for name in loop.called)
-        if is_alone and loop is not graph.root and loop.operands[0].opcode == "tuple":
+        # Pass 1 has given each loop computations of its own.
+        if loop is not graph.root and loop.operands[0].opcode == "tuple":
             for at in range(len(loop.operands[0].operands)):
                 _copy_before(draft, graph, loop, at)
 
@@ -31,7 +28,9 @@ def _copy_before(draft: Draft, graph: Graph, loop: Node, at: int) -> None:
         return
     copies = [user for taker in inside for user in taker.users if user is not body.root]
     shapes = {copy.shape for copy in copies}
-    if len(shapes) != 1 or any(copy.opcode != "copy" for copy in copies) or body.root.operands.count(inside[0]) > 1:
+    if len(shapes) != 1 or any(copy.opcode != "copy" for copy in copies):
+        return
+    if sum(operand in inside for operand in body.root.operands) > 1:
         return
     (shape,) = shapes
     state = graph.own(loop.operands[0], loop)

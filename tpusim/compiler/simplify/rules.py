@@ -133,6 +133,8 @@ def _largest(graph: Graph, node: Node) -> Node | None:
     """
     if len(node.operands) != 2 or node.operands[0].opcode != "convert" or splat_text(node.operands[1]) != "-inf":
         return None
+    if node.is_dynamic:
+        return None
     (narrow,), wide = node.operands[0].operands, node.array.dtype
     if (narrow.array.dtype.name, wide.name) != ("bf16", "f32"):
         return None

@@ -64,8 +64,8 @@ def chosen_tiles(module: Module, chip: Chip, names: Mapping[str, str]) -> dict[s
 def tried_tiles(module: Module, chip: Chip, computation: str, name: str, *, wanted: int) -> list[TriedTiles]:
     """Return the ways to cut a kernel that can be stated, the fastest first; the first ``wanted`` are the best of all.
 
-    None for what is no kernel of its own, and for kernels around one in groups or several products, if not all others
-    feed one.
+    None for what is no kernel of its own, for kernels with a product in groups, and for those with several products
+    of which one is not fed by all others.
     """
     inside = _scope(module, chip).inside(computation)
     return _tried_tiles(inside, inside.computation[name], wanted)
