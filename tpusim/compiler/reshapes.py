@@ -22,12 +22,9 @@ from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.simplify.rules import splat_text
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.ops import ELEMENTWISE, PRODUCTS, SEES_BITS
+from tpusim.ir.ops import ALIKE_IN_ANY_SHAPE, PRODUCTS
 from tpusim.semantics.combining import sole_opcode
 from tpusim.shapes.shape import ArrayShape
-
-_MOVED = ELEMENTWISE - SEES_BITS - {"map"}
-"""Opcodes that do the same in any shape."""
 
 _NEUTRAL = {"add": ("0", "-0"), "maximum": ("-inf",), "minimum": ("inf",)}
 """By opcode of a reduction the starts that two reductions may have, one after the other."""
@@ -70,7 +67,9 @@ def _sink(graph: Graph, reshape: Node, target: Target) -> None:
         node = todo.pop()
         (operand,) = node.operands
         for user in list(node.users) if _can_sink(node) else ():
-            taken = [_splat(graph, one, operand) if one is not node else operand for one in user.operands]
+            taken = [
+                operand if one is node else _number_like(Build(graph, one, target), operand) for one in user.operands
+            ]
             made = graph.clone(user, taken)
             made.shape = ArrayShape(user.array.dtype, operand.array.dimensions)
             sunk = graph.clone(node, [made])
@@ -86,22 +85,19 @@ def _can_sink(node: Node) -> bool:
 
 
 def _is_of_one(user: Node, node: Node) -> bool:
-    if user.opcode not in _MOVED or user.array.dimensions != node.array.dimensions:
+    if user.opcode not in ALIKE_IN_ANY_SHAPE or user.array.dimensions != node.array.dimensions:
         return False
     return all(one is node or _is_number(one) for one in user.operands)
 
 
+def _number_like(build: Build, like: Node) -> Node:
+    """Return a number, or an array of it, for work on an array of other dimensions."""
+    node = build.like
+    return build.broadcast(node.operands[0], like.array.dimensions, ()) if node.array.rank else node
+
+
 def _is_number(node: Node) -> bool:
     return not node.array.rank or (node.opcode == "broadcast" and not node.operands[0].array.rank)
-
-
-def _splat(graph: Graph, node: Node, like: Node) -> Node:
-    """Return a number, or an array of it, for work on an array of other dimensions."""
-    if not node.array.rank:
-        return node
-    made = graph.clone(node)
-    made.shape = ArrayShape(node.array.dtype, like.array.dimensions)
-    return made
 
 
 def _split_products(graph: Graph, target: Target) -> None:
@@ -240,7 +236,9 @@ class _Move:
     def _is_moved(self, node: Node) -> bool:
         if not isinstance(node.shape, ArrayShape) or node.shape.dimensions != self._after or any(node.shape.dynamic):
             return False
-        return node.opcode in _MOVED or (node.opcode == "reshape" and node.operands[0].array.dimensions == self._before)
+        return node.opcode in ALIKE_IN_ANY_SHAPE or (
+            node.opcode == "reshape" and node.operands[0].array.dimensions == self._before
+        )
 
     def _is_spread(self, node: Node) -> bool:
         """Return whether an operand is a number, or few that are broadcast: spread over groups they are few still."""

@@ -364,6 +364,9 @@ MOVES_ONLY: Final = (
 SEES_BITS: Final = _named("bitcast-convert reduce-precision stochastic-convert")
 """The result depends on how the operand's numbers are written, or the instruction on how many bits they have."""
 
+ALIKE_IN_ANY_SHAPE: Final = ELEMENTWISE - SEES_BITS - _named("map")
+"""Each element is made of those at its place alone: dimensions may be others, if they are of all operands."""
+
 MAKES_SUBNORMALS: Final = _named("add divide exponential multiply power remainder subtract")
 """The result may lie below the normal numbers where no operand does."""
 

@@ -10,7 +10,7 @@ from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.draft import Graph, Node
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
-from tpusim.ir.ops import ELEMENTWISE, SEES_BITS
+from tpusim.ir.ops import ALIKE_IN_ANY_SHAPE
 from tpusim.shapes.shape import ArrayShape
 
 
@@ -188,9 +188,6 @@ def _split(node: Node, at: int, groups: int) -> tuple[int, ...]:
     return (*sizes[:at], groups, sizes[at] // groups, *sizes[at + 1 :])
 
 
-_FOLLOWED = ELEMENTWISE - SEES_BITS - {"map"}
-"""What is made of elements of the same place alone."""
-
 _MOST = 64
 """The most operations that are written anew, so that many products of a long chain take no more than so many each."""
 
@@ -207,7 +204,7 @@ def summed_last(build: Build, node: Node) -> Node | None:
     sides = _sides(node)
     for at, large in enumerate(sides):
         order = (*large.batch, *large.free, *large.summed)
-        if not sides[1 - at].is_vector or large.node.opcode not in _FOLLOWED or list(order) == sorted(order):
+        if not sides[1 - at].is_vector or large.node.opcode not in ALIKE_IN_ANY_SHAPE or list(order) == sorted(order):
             continue
         if tree := _tree(large.node):
             operands = [_turned(build.graph, tree, order) if each is large else each.node for each in sides]
@@ -225,7 +222,7 @@ def _tree(root: Node) -> list[Node]:
     while todo:
         node = todo[-1]
         is_leaf = node.opcode in _LEAVES
-        if node.is_dynamic or node.array.dimensions != sizes or not (is_leaf or node.opcode in _FOLLOWED):
+        if node.is_dynamic or node.array.dimensions != sizes or not (is_leaf or node.opcode in ALIKE_IN_ANY_SHAPE):
             return []
         if len(order) + len(todo) > _MOST:
             return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tpusim.compiler.simplify.table import simplifies
 from tpusim.draft import Graph, Node
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import ELEMENTWISE, RESHAPES, SEES_BITS, SLICES
+from tpusim.ir.ops import ALIKE_IN_ANY_SHAPE, RESHAPES, SLICES
 from tpusim.semantics.combining import sole_opcode
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -256,5 +256,5 @@ def _without_ones_of_broadcast(graph: Graph, node: Node, sizes: tuple[int, ...])
 
 
 # A bitcast to a narrower type has one more dimension than its operand.
-for _opcode in ELEMENTWISE - SEES_BITS - {"map"}:
+for _opcode in ALIKE_IN_ANY_SHAPE:
     simplifies(_opcode)(_without_ones)
