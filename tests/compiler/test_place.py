@@ -101,6 +101,8 @@ class Played:
             return results[0]
         result = self.new(instruction.shape)
         for number, operand in in_place_operands(self.module, instruction).items():
+            # What is written over another array takes no room of its own.
+            self.sizes.pop(result[number] if isinstance(result, list) else result, None)
             if isinstance(result, list):
                 result[number] = operands[operand]
             else:

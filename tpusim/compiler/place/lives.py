@@ -129,6 +129,9 @@ class Lives:
                 if instruction.name in by_dma:
                     continue
                 self._fix(instruction)
+                # Memory that nobody has written takes no time.
+                if instruction.attributes.get("custom_call_target") == "AllocateBuffer":
+                    continue
                 if instruction.opcode in USES_FAST_MEMORY - FREE:
                     body = inline(self.module, self.module[name], instruction)
                     self.kernels[instruction.name] = self._kernel(instruction, body)
