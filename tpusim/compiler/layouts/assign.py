@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from tpusim.compiler.host.held import is_to_host
 from tpusim.compiler.layouts.bitcasts import carried_order, is_bitcast, stays
-from tpusim.compiler.layouts.loops import copy_before_loops
+from tpusim.compiler.layouts.loops import Rows, copy_before_loops, order_of_taken, order_of_written, rows_of
 from tpusim.compiler.layouts.orders import (
     Order,
     boundary_order,
@@ -62,8 +62,10 @@ from tpusim.shapes.shape import ArrayShape, TupleShape
 def assign_layouts(draft: Draft, target: Target) -> None:
     """Give every array of the module a layout, with copies where users disagree."""
     entry = draft.entry
-    for graph in draft.reachable():
-        _Assignment(graph, target, _modes(draft) if graph is entry else _Modes((), ())).run()
+    carried: dict[str, TupleShape] = {}
+    # What a loop carries is laid out where it is handed: callers come first.
+    for graph in reversed(draft.reachable()):
+        _Assignment(graph, target, _modes(draft) if graph is entry else _Modes((), ()), carried).run()
     copy_before_loops(draft)
     draft.attributes["entry_computation_layout"] = ComputationLayout(
         tuple(parameter.shape for parameter in entry.parameters), entry.root.shape
@@ -116,9 +118,12 @@ _FOLLOWS = KEEPS_LAYOUT - LINEAR_ALGEBRA - SORTS - CONTROL_FLOW - {"scatter"}
 class _Assignment:
     """The orders of one graph's arrays: what users want, from the results back, then what each node gets."""
 
-    def __init__(self, graph: Graph, target: Target, modes: _Modes) -> None:
+    def __init__(self, graph: Graph, target: Target, modes: _Modes, carried: dict[str, TupleShape]) -> None:
         self.graph = graph
         self.modes = modes
+        # By computation what a loop hands it, of loops that carry some arrays otherwise than in their usual order.
+        self.carried = carried
+        self.rows: dict[Node, Rows] = {}
         self.target = target
         self.chip = target.chip
         self.wanted: dict[Node, Order] = {}
@@ -126,6 +131,7 @@ class _Assignment:
 
     def run(self) -> None:
         nodes = self.graph.order()
+        self.rows = {node.operands[0]: rows_of(self.graph.draft, node) for node in nodes if node.opcode == "while"}
         self.wanted |= dict(self._results(self.graph.root))
         for node in reversed(nodes):
             self._want(node)
@@ -138,7 +144,16 @@ class _Assignment:
     def _results(self, root: Node) -> Iterator[tuple[Node, Order]]:
         """Yield the arrays that a graph hands on, each with the order in which it is to be."""
         arrays = root.operands if root.opcode == "tuple" else [root]
+        if root is self.graph.root and root.opcode == "tuple" and self.graph.name in self.carried:
+            elements = self.carried[self.graph.name].elements
+            for array, element in zip(arrays, elements, strict=True):
+                if isinstance(element, ArrayShape) and element.dtype.bits:
+                    yield array, element.actual_layout.minor_to_major
+            return
+        rows = self.rows.get(root, Rows({}, {}))
         for number, array in enumerate(arrays):
+            if number in rows.taken or number in rows.written:
+                continue
             mode = self.modes.of_result(number) if root is self.graph.root else _USUAL
             if isinstance(array.shape, ArrayShape) and array.shape.dtype.bits and mode != _FREE:
                 yield array, _stated_order(mode, array.shape) or boundary_order(array.shape, self.chip)
@@ -193,8 +208,18 @@ class _Assignment:
                 # What nobody wants in an order has one before the tuple is said to hold it.
                 if isinstance(operand.shape, ArrayShape) and operand not in orders:
                     self.settled(operand)
-            node.take([self.ordered(one, orders[one]) if one in orders else one for one in node.operands])
+            places = [orders.get(operand) for operand in node.operands]
+            for at, order in self._rows_orders(node).items():
+                places[at] = order
+            given = zip(node.operands, places, strict=True)
+            node.take([self.ordered(one, order) if order else one for one, order in given])
             node.shape = TupleShape(tuple(operand.shape for operand in node.operands))
+            return
+        if node.opcode == "while" and node.operands[0] in self.rows:
+            self._hand_on(node)
+            return
+        if node.opcode == "parameter" and self.graph.name in self.carried:
+            node.shape = self.carried[self.graph.name]
             return
         if node.opcode == "sort":
             # Arrays of several types, whose own orders may differ, are sorted together.
@@ -204,6 +229,28 @@ class _Assignment:
             return
         node.take([self.coerced(operand) for operand in node.operands])
         node.shape = with_boundary_layouts(node.shape, self.chip)
+
+    def _rows_orders(self, state: Node) -> dict[int, Order]:
+        """Return the orders of what a loop takes or writes row by row, by its place in what the loop is handed."""
+        rows = self.rows.get(state, Rows({}, {}))
+        found: dict[int, Order] = {}
+        for at, along in rows.taken.items():
+            operand = state.operands[at]
+            found[at] = order_of_taken(self.settled(operand), operand.array, along, self.chip, fills=bool(rows.written))
+        for at, along in rows.written.items():
+            array = state.operands[at].array
+            loops = (user for user in state.users if user.opcode == "while")
+            behind = (self.wanted.get(taker) for loop in loops for taker in loop.takers(at))
+            wanted = next((order for order in behind if order), boundary_order(array, self.chip))
+            found[at] = order_of_written(wanted, array, along, self.chip)
+        return found
+
+    def _hand_on(self, loop: Node) -> None:
+        """Let a loop, and what it runs, have everything as it is handed to it."""
+        shape = loop.operands[0].shape
+        assert isinstance(shape, TupleShape)
+        loop.shape = shape
+        self.carried |= {loop.attributes[name]: shape for name in ("body", "condition")}
 
     def coerced(self, operand: Node) -> Node:
         """Return an operand in the order in which programs are handed theirs."""
@@ -254,7 +301,10 @@ class _Assignment:
             self.graph.root = next((self.ordered(root, order) for _, order in self._results(root)), root)
         for node in self.graph.order():
             if node.opcode in RELAYOUTS and is_bitcast(node):
-                self.graph.replace(node, self.graph.add("bitcast", node.shape, node.operands, like=node))
+                # Another name of what is known under another name is one of the array itself.
+                operand = node.operands[0]
+                named = operand.operands if operand.opcode == "bitcast" else [operand]
+                self.graph.replace(node, self.graph.add("bitcast", node.shape, named, like=node))
 
 
 def _rank(node: Node) -> int:
@@ -340,11 +390,31 @@ def _reshape(self: _Assignment, node: Node) -> Order:
     """What moves no element keeps them where they are; what does makes what is wanted, or pads least."""
     operand = node.operands[0]
     self.settled(operand)
+    if operand.opcode == "dynamic-slice" and len(node.operands) == 1:
+        operand = _row_in_order(self, node, operand)
     kept = carried_order(operand.array, node.array.dimensions)
     # What is gathered keeps its rows on the way to other dimensions.
     if kept is not None and (operand.opcode == "gather" or stays(operand.array, laid_out(node.array, kept, self.chip))):
         return kept
     return self.free(node)
+
+
+def _row_in_order(self: _Assignment, node: Node, row: Node) -> Node:
+    """Return a row of one number of a dimension in tiles, brought into the order in which it is used without that.
+
+    Where only what is in lanes of the rows lies elsewhere, it is moved there on the way.
+    """
+    order, sizes = self.order[row], row.array.dimensions
+    single = [d for d, size in enumerate(sizes) if size == 1 < row.operands[0].array.dimensions[d]]
+    left = [d for d in range(len(sizes)) if d not in single]
+    if len(single) != 1 or tuple(sizes[d] for d in left) != node.array.dimensions or single[0] not in order[:2]:
+        return row
+    wanted = (*(left[d] for d in self.free(node)), *single)
+    if order[0] == single[0] and order[1:] == wanted[:-1]:
+        return row
+    made = self.ordered(row, wanted)
+    node.take([made])
+    return made
 
 
 def _element(self: _Assignment, node: Node) -> Order:

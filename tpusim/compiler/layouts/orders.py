@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, permutations
+from math import prod
 
+from tpusim.cost.mxu import round_up
 from tpusim.hardware.chip import Chip
 from tpusim.shapes.address import physical_bytes
 from tpusim.shapes.layout import Layout
@@ -38,6 +40,18 @@ def boundary_order(array: ArrayShape, chip: Chip) -> Order:
         return default
     # Of many dimensions only the two minor ones matter for padding.
     return least_padded(array, chain([default], _descending(array)), chip)
+
+
+def fullest_order(array: ArrayShape, chip: Chip) -> Order:
+    """Return the order of least padded bytes that of equal ones would pad least in tiles of all sublanes."""
+    tile = chip.vpu.sublanes, chip.vpu.lanes
+
+    def padded(order: Order) -> tuple[int, int]:
+        sizes = [array.dimensions[d] for d in order]
+        minor = [round_up(size, to) for size, to in zip(sizes, reversed(tile), strict=False)]
+        return physical_bytes(laid_out(array, order, chip)), prod((*minor, *sizes[2:]))
+
+    return min(chain([tuple(reversed(range(array.rank)))], _descending(array)), key=padded)
 
 
 def outside_of_tiles(array: ArrayShape, along: int, chip: Chip) -> Order:
