@@ -86,15 +86,19 @@ def _unordered(draft: Draft, maker: Node, at: int | None = None) -> list[tuple[i
     if maker.opcode != "fusion":
         return [] if maker.opcode in ELEMENTWISE | IN_PLACE else list(enumerate(maker.operands))
     inner = draft.graphs[maker.attributes["calls"]]
-    nodes = inner.order()
+    nodes, results = inner.order(), results_of(inner)
     # What it also reduces, or returns elsewhere, it has read when it writes.
     in_order = ELEMENTWISE | IN_PLACE | VIEWS | {"tuple"}
-    way = set(nodes) if at is None else _made_of(results_of(inner)[at])
+    way = set(nodes) if at is None else _made_of(results[at])
     spoilt: set[Node] = set()
     for node in reversed(nodes):
         users = ((user, in_order if user in way else in_order | RELAYOUTS | {"reduce"}) for user in node.users)
         if any(user in spoilt or user.opcode not in allowed for user, allowed in users):
             spoilt.add(node)
+    # What it makes beside an update in place lies over nothing that it reads.
+    updates = [result.source for result in results if result.source.opcode in IN_PLACE]
+    if len(results) > 1 and updates:
+        spoilt |= set(inner.parameters) - {update.operands[0].source for update in updates}
     return [(number, maker.operands[number]) for number, one in enumerate(inner.parameters) if one in spoilt]
 
 
