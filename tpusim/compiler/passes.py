@@ -22,6 +22,7 @@ from tpusim.compiler.kernels.widen import widen
 from tpusim.compiler.layouts.assign import assign_layouts
 from tpusim.compiler.manual import localise
 from tpusim.compiler.narrow import narrow
+from tpusim.compiler.place.counters import bring_counters
 from tpusim.compiler.place.run import place
 from tpusim.compiler.reshapes import move_reshapes
 from tpusim.compiler.row_window import make_row_windows
@@ -65,6 +66,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("narrow-sums", narrow_sums),
     ("host-copies", start_moves),
     ("place", place),
+    ("counters", bring_counters),
     ("sums", sum_in_place),
     ("scoped", state_scoped),
     ("collectives", start_early),

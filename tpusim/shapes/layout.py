@@ -23,6 +23,8 @@ HOST_SPACE: Final = 5
 """The number of the host's memory."""
 SYNC_FLAG_SPACE: Final = 2
 """The number of what asynchronous operations signal their end in."""
+SCALAR_SPACE: Final = 6
+"""The number of the scalar core's memory."""
 
 
 class SplitConfig(msgspec.Struct, frozen=True, cache_hash=True):
