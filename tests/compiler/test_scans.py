@@ -199,6 +199,46 @@ def test_what_is_stored_row_by_row_lies_as_it_is_wanted_unless_rows_are_parts_of
     assert carried(module, 3) == order
 
 
+NESTED = """
+outer {{
+  p = (s32[], {given}) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  g = {given} get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  k = {given} call(g), to_apply=inner
+  ROOT r = (s32[], {given}) tuple(j, k)
+}}
+
+often {{
+  p = (s32[], {given}) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(4)
+  ROOT c = pred[] compare(i, n), direction=LT
+}}
+
+ENTRY main {{
+  g = {given} parameter(0)
+  i = s32[] constant(0)
+  p = (s32[], {given}) tuple(i, g)
+  l = (s32[], {given}) while(p), condition=often, body=outer
+  ROOT r = {given} get-tuple-element(l), index=1
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "turn", "given", "order"),
+    [((64,), (1, 0), "f32[64,256]", (1, 0)), ((32, 512), SWAPPED, "f32[32,256,512]", (2, 0, 1))],
+)
+def test_a_loop_in_a_loop_takes_no_rows_across_lanes(row, turn, given, order):
+    """What is handed to it is laid out for it in the outer loop, where nothing else says how it lies: in 5 of 5."""
+    inner = scan(row, turn=turn, stored="h", back=True).replace("ENTRY e", "inner")
+    module = compiled(inner + NESTED.format(given=given), stop_after="layouts")
+    loops = [i for c in module.computations for i in c.instructions if i.opcode == "while"]
+    assert [leaves(i.shape)[2].layout.minor_to_major for i in loops if len(leaves(i.shape)) == 4] == [order]
+
+
 def test_a_row_in_one_sublane_is_taken_by_a_kernel_of_its_own():
     """And is moved to where it is needed in the kernels that need it: in 12 of 12 loops."""
     _, body = loop_of(compiled(scan((32, 512), turn=SWAPPED)))
@@ -209,6 +249,17 @@ def test_a_row_outside_of_tiles_is_taken_by_the_kernel_that_needs_it():
     """In all 30 loops."""
     _, body = loop_of(compiled(scan((8, 16, 128), turn=(1, 0, 2, 3))))
     assert kernels(body) == ["fusion"]
+
+
+@pytest.mark.parametrize(
+    ("row", "turn", "is_alone"),
+    [((64,), (1, 0), True), ((32, 512), SWAPPED, True), ((3, 512), None, True), ((8, 16, 128), (1, 0, 2, 3), False)],
+)
+@pytest.mark.parametrize("stored", ["h", "n"])
+def test_a_row_in_one_sublane_is_stored_by_a_kernel_of_its_own(row, turn, is_alone, stored):
+    """All of 60 updates that write one are, and of 319 updates outside of tiles two."""
+    _, body = loop_of(compiled(scan(row, turn=turn, stored=stored, back=turn is not None)))
+    assert ("dynamic-update-slice" in kernels(body)) == is_alone
 
 
 @pytest.mark.parametrize(("stored", "expected"), [("h", ["fusion", "fusion"]), ("n", ["copy", "fusion"])])

@@ -34,6 +34,7 @@ from tpusim.compiler.fuse.rules import (
     reduces_partly,
     refusal,
     writes_over,
+    writes_parts_of_tiles,
 )
 from tpusim.compiler.row_window import is_row_window
 from tpusim.compiler.target import Target
@@ -387,6 +388,8 @@ class _Fusion:
         if any(node.opcode == "reduce" and len(node.operands) > 2 for node in (*first.nodes, *group.nodes)):
             return False
         if writes_over(first, group) or writes_over(group, first):
+            return False
+        if any(map(writes_parts_of_tiles, (*first.outputs, *group.outputs))):
             return False
         # Nor can both write over the same array, or one over what the other leaves to others.
         left = {node for node in first.outputs if any(user not in group.nodes for user in node.users)}

@@ -234,9 +234,10 @@ class _Assignment:
         """Return the orders of what a loop takes or writes row by row, by its place in what the loop is handed."""
         rows = self.rows.get(state, Rows({}, {}))
         found: dict[int, Order] = {}
+        inside, fills = self.graph.name in self.carried, bool(rows.written)
         for at, along in rows.taken.items():
-            operand = state.operands[at]
-            found[at] = order_of_taken(self.settled(operand), operand.array, along, self.chip, fills=bool(rows.written))
+            array, handed = state.operands[at].array, self.settled(state.operands[at])
+            found[at] = order_of_taken(handed, array, along, self.chip, inside=inside, fills=fills)
         for at, along in rows.written.items():
             array = state.operands[at].array
             loops = (user for user in state.users if user.opcode == "while")

@@ -4,7 +4,7 @@ What a loop takes row by row it takes as it is handed, and what it writes row by
 it, unless rows would be narrow parts of tiles. Behind the layouts, what a loop only reads in another order than it is
 handed is brought into that order before it.
 
-Source: programs compiled ahead of time for v5e (libtpu 0.0.52), 150 of them small ones with ``lax.scan``.
+Source: programs compiled ahead of time for v5e (libtpu 0.0.52), 170 of them small ones with ``lax.scan``.
 """
 
 from __future__ import annotations
@@ -75,20 +75,20 @@ def _single(row: ArrayShape, whole: ArrayShape) -> int | None:
     return cut[0][0] if len(cut) == 1 and cut[0][1] == 1 else None
 
 
-def order_of_taken(handed: Order, array: ArrayShape, along: int, chip: Chip, *, fills: bool) -> Order:
+def order_of_taken(handed: Order, array: ArrayShape, along: int, chip: Chip, *, inside: bool, fills: bool) -> Order:
     """Return the order in which a loop carries what it takes row by row: as a rule that in which it is handed.
 
-    What is handed as arguments are, with that dimension in lanes, is copied before the loop where rows would have to be
-    turned in it, and are small, or the loop ``fills`` a stack with others. So it is where a row could as well lie with
-    its lanes as they are and its sublanes full.
+    With that dimension in lanes it is copied before a loop that is ``inside`` of another one. Before others, if it is
+    handed as arguments are, where rows would have to be turned in the loop, and are small, or the loop ``fills`` a
+    stack with others. So it is where a row could as well lie with its lanes as they are and its sublanes full.
     """
-    if handed[0] != along or handed != boundary_order(array, chip):
+    if handed[0] != along or not (inside or handed == boundary_order(array, chip)):
         return handed
     row, left = _row(array, along)
     found, usual = tuple(left.index(d) for d in handed if d != along), boundary_order(row, chip)
     best = fullest_order(row, chip)
     fills_better = best != usual and found[:1] == best[:1]
-    if found != best and (fills or row.element_count <= _FEW or fills_better):
+    if inside or (found != best and (fills or row.element_count <= _FEW or fills_better)):
         return (*(left[d] for d in usual), along)
     return handed
 
