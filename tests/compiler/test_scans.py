@@ -305,6 +305,19 @@ def test_chunks_of_an_argument_are_taken_where_they_are():
     assert [i.opcode for i in module.entry.instructions if i.opcode == "fusion"] == []
 
 
+@pytest.mark.parametrize("is_carried_on", [False, True])
+def test_who_takes_all_that_a_loop_carries_has_it_in_its_usual_order(is_carried_on):
+    """A program that returns it, or another loop."""
+    text = scan((32, 512), turn=SWAPPED, stored="h")
+    state = text[text.index("(s32[]") : text.index(" parameter(0)")]
+    entry, _ = text.split("  m = ")
+    another = f"  ROOT a = {state} while(l), condition=less, body=body\n" if is_carried_on else ""
+    module = compiled((entry if is_carried_on else entry.replace("  l = ", "  ROOT l = ")) + another + "}\n")
+    assert check(module) == []
+    loops = [i for i in module.entry.instructions if i.opcode == "while"]
+    assert {leaves(loop.shape)[2].layout.minor_to_major for loop in loops} == {(2, 1, 0)}
+
+
 @pytest.mark.parametrize("turn", [*permutations(range(3))], ids=str)
 @pytest.mark.parametrize("stored", ["", "h", "n"])
 def test_the_result_is_the_same(turn, stored):

@@ -131,7 +131,7 @@ class _Assignment:
 
     def run(self) -> None:
         nodes = self.graph.order()
-        self.rows = {node.operands[0]: rows_of(self.graph.draft, node) for node in nodes if node.opcode == "while"}
+        self.rows = {node.operands[0]: rows_of(self.graph, node) for node in nodes if node.opcode == "while"}
         self.wanted |= dict(self._results(self.graph.root))
         for node in reversed(nodes):
             self._want(node)

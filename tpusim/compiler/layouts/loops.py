@@ -27,11 +27,15 @@ class Rows(NamedTuple):
     written: dict[int, int]
 
 
-def rows_of(draft: Draft, loop: Node) -> Rows:
+def rows_of(graph: Graph, loop: Node) -> Rows:
     """Return what a loop does row by row with arrays that it is handed in a tuple made for it alone."""
+    draft = graph.draft
     state, body = loop.operands[0], draft.graphs[loop.attributes["body"]]
     rows = Rows({}, {})
     if state.opcode != "tuple" or list(state.users) != [loop] or body.root.opcode != "tuple":
+        return rows
+    # Whoever takes all of what it carries takes it in its usual order.
+    if loop is graph.root or any(user.opcode != "get-tuple-element" for user in loop.users):
         return rows
     condition = draft.graphs[loop.attributes["condition"]]
     for at, given in enumerate(state.operands):
