@@ -98,11 +98,12 @@ def cached(*, reads_old):
 
 
 def test_a_loop_that_reads_what_it_has_updated_does_not_copy_it():
-    """One that reads its cache as it was copies it before it writes a row."""
+    """One that reads its cache as it was copies it before it writes a row; the row is taken by a kernel either way."""
     arguments = array(1024, 1024, dtype="float32"), array(16, 1024, dtype="float32")
     promised_ps = promises(cached(reads_old=True), *arguments)["copies"]
     assert promised_ps == takes_ps(cached(reads_old=False), *arguments)
-    assert "copies" not in promises(cached(reads_old=False), *arguments)
+    found = advise(lower_for(cached(reads_old=False), *arguments)).findings
+    assert not any("(copy" in finding.what for finding in found)
 
 
 def row_by_row(rows, new):

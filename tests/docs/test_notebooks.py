@@ -77,7 +77,7 @@ def test_the_largest_products_are_off_by_little_more_than_half_of_the_lines_erro
 
 @pytest.mark.slow
 def test_every_program_is_slower_without_cmem_and_the_recurrent_one_nearly_twice(published):
-    """That one with the weights in CMEM, where an older compiler put them; the mean is higher than theirs either way."""
+    """That one with its weights in CMEM, as an older compiler has it; the mean is higher than theirs either way."""
     for times in published["slower"].values():
         assert min(times) > 1.05
         assert published["mean"](times) > 1.2

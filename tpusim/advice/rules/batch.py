@@ -88,16 +88,16 @@ def _working(loop: Loop) -> list[AnyStep]:
     """Return the steps of a trip that are left if there are no trips.
 
     What cuts a trip's part out, or puts it back, is not: what works on all of them reads and writes them where they
-    lie. Of trips that do nothing else, that is the work.
+    lie. Of trips that do nothing else, that is the work: what the last of them puts back comes from where it lies.
     """
     steps = [step for step in loop.body if not isinstance(step, Kernel) or not step.scalar]
     work = [step for step in steps if not isinstance(step, Kernel) or step.family != "copy"]
-    return work if any(isinstance(step, Kernel) for step in work) else steps
+    return work if any(isinstance(step, Kernel) for step in work) else steps[-1:]
 
 
 def _from_where_it_lies(step: AnyStep, steps: Steps, body: Computation) -> AnyStep:
     """Return a step that reads and writes in HBM what kernels that only move data bring from it, or take to it."""
-    if not isinstance(step, Kernel) or step.family == "copy":
+    if not isinstance(step, Kernel):
         return step
     moves = [one for one in steps if isinstance(one, Kernel) and one.family == "copy"]
     far = {
