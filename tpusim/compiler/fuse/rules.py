@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from tpusim.compiler.fuse.group import LOOPS_OVER, Group
 from tpusim.compiler.fuse.moved import takes_moved, turns_registers
 from tpusim.compiler.host.moves import is_on_host
-from tpusim.compiler.row_window import goes_along_lanes, has_long_rows, is_row_window
+from tpusim.compiler.softmax.rows import goes_along_lanes, has_long_rows, is_row_window
 from tpusim.draft import Node
 from tpusim.ir.ops import (
     ELEMENTWISE,

@@ -35,7 +35,7 @@ from tpusim.compiler.fuse.rules import (
     refusal,
     writes_over,
 )
-from tpusim.compiler.row_window import is_row_window
+from tpusim.compiler.softmax.rows import is_row_window
 from tpusim.compiler.target import Target
 from tpusim.cost.operations.table import operation_cost, words_computed
 from tpusim.draft import Draft, Graph, Node
