@@ -36,15 +36,14 @@ def has_kernel(target: Target) -> bool:
 
 
 def is_plain_softmax(raised: Node) -> bool:
-    """Return whether the shares that exponentials are divided to are the first operand of a plain product."""
-    if raised.opcode != "exponential":
-        return False
-    for user in raised.users:
-        while user.opcode in ELEMENTWISE and len(user.users) == 1:
-            share, user = user, next(iter(user.users))
-            if user.opcode == "dot" and user.operands[0] is share and _is_plain(user):
-                return True
-    return False
+    """Return whether exponentials, or the shares that they are divided to, are the first operand of a plain product."""
+    return raised.opcode == "exponential" and any(_goes_into_plain(user, raised) for user in raised.users)
+
+
+def _goes_into_plain(user: Node, share: Node) -> bool:
+    while user.opcode in ELEMENTWISE and len(user.users) == 1:
+        share, user = user, next(iter(user.users))
+    return user.opcode == "dot" and user.operands[0] is share and _is_plain(user)
 
 
 def _is_plain(dot: Node) -> bool:
