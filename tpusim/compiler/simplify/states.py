@@ -15,7 +15,6 @@ from tpusim.compiler.simplify.merge import Alike, is_elided
 from tpusim.draft import Draft, Graph, Node
 from tpusim.shapes.shape import TupleShape
 
-
 _OF_ELEMENTS = frozenset({"origin", "sharding"})
 """Attributes that say something of each element of a tuple."""
 
