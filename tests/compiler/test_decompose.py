@@ -369,36 +369,45 @@ def test_a_number_scattered_by_narrow_indices_goes_to_one_place():
     """Column 5 and not 261 as well."""
     entry = """
     i = u8[4] parameter(0)
+    l = u8[4,1] reshape(i)
     nought = f32[] constant(0)
     zeros = f32[4,600] broadcast(nought), dimensions={}
     one = f32[] constant(1)
-    u = f32[4] broadcast(one), dimensions={}
-    ROOT out = f32[4,600] scatter(zeros, i, u), update_window_dims={}, inserted_window_dims={1},
+    u = f32[4,1] broadcast(one), dimensions={}
+    ROOT out = f32[4,600] scatter(zeros, l, u), update_window_dims={}, inserted_window_dims={1},
       input_batching_dims={0}, scatter_indices_batching_dims={0}, scatter_dims_to_operand_dims={1},
-      index_vector_dim=1, to_apply=add
+      index_vector_dim=2, to_apply=add
     """
     _, made = decomposed(entry, ADD)
     i = np.uint8([5, 0, 255, 7])
     assert (values(made, i) == (np.arange(600) == i[:, None])).all()
 
 
-@pytest.mark.parametrize(("update", "scatters"), [("broadcast(number), dimensions={}", 0), ("parameter(1)", 1)])
-def test_a_number_scattered_once_a_row_is_selected(update, scatters):
-    """As in the gradient of a cross-entropy; outside of the row it goes nowhere. Other numbers stay a scatter."""
+ADDED, PUT = ADD, "add { a = f32[] parameter(0)  ROOT b = f32[] parameter(1) }"
+
+
+@pytest.mark.parametrize("region", [ADDED, PUT])
+@pytest.mark.parametrize("update", ["broadcast(number), dimensions={}", "parameter(1)"])
+@pytest.mark.parametrize(("form", "scatters"), [("list", 0), ("two", 1), ("number", 1)])
+def test_what_is_scattered_once_a_row_by_a_list_of_one_is_selected(form, scatters, update, region):
+    """As in the gradient of a cross-entropy; outside of the row it goes nowhere. Not so a list of two, nor a number."""
+    end = {"list": ",1", "two": ",2", "number": ""}[form]
     entry = f"""
-    i = s32[3,5,1] parameter(0)
-    nought = f32[] constant(-0.0)
-    zeros = f32[5,3,40] broadcast(nought), dimensions={{}}
+    i = s32[3,5{end},1] parameter(0)
+    x = f32[5,3,40] parameter(2)
     number = f32[] constant(0.25)
-    u = f32[3,5] {update}
-    ROOT out = f32[5,3,40] scatter(zeros, i, u), update_window_dims={{}}, inserted_window_dims={{2}},
+    u = f32[3,5{end}] {update}
+    ROOT out = f32[5,3,40] scatter(x, i, u), update_window_dims={{}}, inserted_window_dims={{2}},
       scatter_dims_to_operand_dims={{2}}, input_batching_dims={{0,1}}, scatter_indices_batching_dims={{1,0}},
-      index_vector_dim=2, to_apply=add
+      index_vector_dim={2 + len(end) // 2}, to_apply=add
     """
-    module, made = decomposed(entry, ADD)
+    if "broadcast" in update:
+        entry = entry.replace("parameter(2)", "parameter(1)")
+    module, made = decomposed(entry, region)
     assert opcodes(made)["scatter"] == scatters
-    i = np.arange(-1, 44, 3, dtype=np.int32).reshape(3, 5, 1)
-    inputs = [i, *([normal(3, 5)] if scatters else [])]
+    count = 2 if form == "two" else 1
+    i = np.arange(-1, -1 + 3 * 15 * count, 3, dtype=np.int32).reshape(3, 5, *([count] if end else []), 1)
+    inputs = [i, *([] if "broadcast" in update else [normal(3, 5, *([count] if end else []))]), normal(5, 3, 40)]
     assert values(module, *inputs).tobytes() == values(made, *inputs).tobytes()
 
 

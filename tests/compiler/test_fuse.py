@@ -645,3 +645,40 @@ def test_of_what_is_cut_out_no_more_is_computed(parts, kernels):
     """As libtpu 0.0.52 has it for v5e: where one slice alone takes it, and the rows lie together."""
     entry = compiled(PARTS.format(parts=parts)).entry
     assert len([i for i in entry if i.opcode not in FREE]) == kernels
+
+
+EDGES = """HloModule edges
+
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  x = f32[1024,1024] parameter(0)
+  y = f32[1024,1024] parameter(1)
+  zero = f32[] constant(0)
+  wide = f32[1026,1026] pad(x, zero), padding=PADDING
+  up = f32[1024,1024] slice(wide), slice={[0:1024], [1:1025]}
+  down = f32[1024,1024] slice(wide), slice={[2:1026], [1:1025]}
+  both = f32[1024,1024] add(up, down)
+  of = f32[1024,1024] multiply(both, y)
+  sum = f32[] reduce(of, zero), dimensions={0,1}, to_apply=add
+  sums = f32[1024,1024] broadcast(sum), dimensions={}
+  ROOT out = f32[1024,1024] subtract(both, sums)
+}
+"""
+
+
+@pytest.mark.parametrize(("padding", "pads"), [("1_1x1_1", 0), ("0_0_1x1_1", 1)])
+def test_edges_are_put_on_where_parts_are_cut_out(padding, pads):
+    """Of programs compiled ahead of time none of 87 such pads is stored, unless it puts elements apart."""
+    text = EDGES.replace("PADDING", padding)
+    if pads:
+        text = text.replace("[1026,1026]", "[2047,1026]")
+    module = compiled(text)
+    assert sum(i.opcode == "pad" for i in module.entry) == pads
+
+
+def test_a_stencil_is_computed_once():
+    """Its parts are shifted: two kernels read what is made of them, and neither makes it again."""
+    module = compiled(EDGES.replace("PADDING", "1_1x1_1"))
+    slices = [i for computation in module.computations for i in computation if i.opcode == "slice"]
+    assert len(slices) == 2

@@ -59,6 +59,49 @@ def test_no_order_keeps_fewer_bytes():
     assert peak_bytes(nodes, entry) == min(peak_bytes(order, entry) for order in orders_of(nodes))
 
 
+PAIR = """HloModule m
+
+less {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = pred[] compare(a, b), direction=LT }}
+pairs {{ a = f32[] parameter(0)  b = f32[] parameter(1)  c = f32[] parameter(2)  d = f32[] parameter(3)
+  ROOT e = pred[] compare(a, b), direction=LT }}
+add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }}
+
+ENTRY e {{
+  x = f32[1024,1024] parameter(0)
+  y = f32[512,1024] parameter(1)
+  zero = f32[] constant(0)
+  pair = (f32[1024,1024], f32[1024,1024]) sort(x, x), dimensions={{1}}, to_apply=pairs
+  a = f32[1024,1024] get-tuple-element(pair), index=0
+  b = f32[1024,1024] get-tuple-element(pair), index=1
+  {held}
+  large = f32[1024,1024] sort(c), dimensions={{0}}, to_apply=less
+  r = f32[1024] reduce(a, zero), dimensions={{1}}, to_apply=add
+  s = f32[1024] reduce(large, zero), dimensions={{1}}, to_apply=add
+  wide = f32[512,1024] broadcast(r), dimensions={{1}}
+  z = f32[512,1024] add(y, wide)
+  k = f32[512,1024] sort(z), dimensions={{0}}, to_apply=less
+  l = f32[512,1024] sort(z), dimensions={{1}}, to_apply=less
+  m = f32[512,1024] sort(k), dimensions={{1}}, to_apply=less
+  ROOT t = (f32[512,1024], f32[512,1024], f32[512,1024], f32[1024], f32[1024]) tuple(k, l, m, r, s)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "c = f32[1024,1024] copy(b)",
+        "h = (f32[1024,1024], f32[1024,1024]) tuple(b, x)  v = (f32[1024,1024], f32[1024,1024]) opt-barrier(h)  "
+        "c = f32[1024,1024] get-tuple-element(v), index=0",
+    ],
+)
+def test_what_is_taken_out_of_a_tuple_lives_until_it_is_read(held):
+    """Also behind a barrier: what reads the second of a pair, and frees it, comes before what only makes something."""
+    entry = compiled(PAIR.format(held="\n  ".join(held.split("  "))), "v3").entry
+    sizes = [i.shape.dimensions for i in entry if i.opcode == "sort" and i.operands[1:] == ()]
+    assert sizes == [(1024, 1024), (512, 1024), (512, 1024), (512, 1024)]
+
+
 @pytest.mark.parametrize("chip", ["v3", "v5e"])
 def test_operands_come_before_their_users(chip):
     """Also of what later passes put in."""

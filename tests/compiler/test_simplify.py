@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.compiler.programs import LESS, compiled
+from tests.compiler.programs import LESS, SUM, compiled
 from tpusim.pipeline.stages import check, execute
 from tpusim.shapes.dtype import DTYPES, numpy_dtype
 from tpusim.shapes.notation import parse_shape
@@ -222,6 +222,35 @@ RULES = {
         "y = f32[8,8,1] reshape(x)  ROOT z = f32[8,8,1] sort(y), dimensions={2}, to_apply=less",
         "reshape",
     ),
+    "products of one row": (
+        "y = f32[1,8,8] reshape(x)  w = f32[8,1,8] reshape(x)  ROOT z = f32[1,8,1,8] dot(y, w), "
+        "lhs_contracting_dims={2}, rhs_contracting_dims={0}",
+        "dot reshape",
+    ),
+    "a stack of one": (
+        "y = f32[1,8,8] reshape(x)  ROOT z = f32[1,8,8] dot(y, y), lhs_batch_dims={0}, lhs_contracting_dims={2}, "
+        "rhs_batch_dims={0}, rhs_contracting_dims={1}",
+        "dot reshape",
+    ),
+    "sums of one product": (
+        "y = f32[64,1] reshape(x)  ROOT z = f32[64,64] dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
+        "reshape dot",
+    ),
+    "sums beside one": (
+        "y = f32[8,1,8] reshape(x)  o = f32[] constant(0)  ROOT z = f32[8,1] reduce(y, o), dimensions={2}, "
+        "to_apply=sum",
+        "reduce reshape",
+    ),
+    "sums of one": (
+        "y = f32[8,1,8] reshape(x)  o = f32[] constant(0)  ROOT z = f32[8,8] reduce(y, o), dimensions={1}, "
+        "to_apply=sum",
+        "reshape reduce",
+    ),
+    "one turned": ("y = f32[8,1,8] reshape(x)  ROOT z = f32[1,8,8] transpose(y), dimensions={1,0,2}", "reshape"),
+    "turned beside one": (
+        "y = f32[8,1,8] reshape(x)  ROOT z = f32[8,1,8] transpose(y), dimensions={2,1,0}",
+        "transpose reshape",
+    ),
     "sorted": ("ROOT z = f32[8,8] sort(x), dimensions={1}, to_apply=less", "sort"),
     "known numbers": (
         "a = f32[] constant(2)  b = f32[] constant(3)  c = f32[] add(a, b)  w = f32[8,8] broadcast(c), dimensions={}  "
@@ -234,7 +263,7 @@ RULES = {
 def program(body):
     """Return the text of a program with the lines of a rule."""
     lines = "\n  ".join(body.split("  "))
-    return f"HloModule m\n\n{LESS}\n\nENTRY e {{\n  x = f32[8,8] parameter(0)\n  {lines}\n}}\n"
+    return f"HloModule m\n\n{LESS}\n\n{SUM}\n\nENTRY e {{\n  x = f32[8,8] parameter(0)\n  {lines}\n}}\n"
 
 
 @pytest.mark.parametrize("name", RULES)

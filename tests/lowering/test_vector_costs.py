@@ -85,11 +85,14 @@ CUTS = {
     "transpose": (MATRIX, "f32[512,64]", "transpose(%a), dimensions={1,0}", 64, "transpose"),
     "swap rows": ("f32[16,64,512]", "f32[64,16,512]", "transpose(%a), dimensions={1,0,2}", 512, "sublane_swap"),
     "major ones": ("f32[2,4,8,128]", "f32[4,2,8,128]", "transpose(%a), dimensions={1,0,2,3}", 0, None),
+    # The same as that swap, under another name: 64 groups of eight rows of eight registers.
+    "split into heads": ("f32[512,1024]", "f32[512,8,128]", "reshape(%a)", 512, "sublane_swap"),
+    "heads joined": ("f32[512,8,256]", "f32[512,2048]", "reshape(%a)", 1024, "sublane_swap"),
     "copy": (MATRIX, MATRIX, "copy(%a)", 0, None),
     "copy to other tiles": (MATRIX, MATRIX + "{1,0:T(4,128)}", "copy(%a)", 32, "retile"),
     "copy to columns": (MATRIX, MATRIX + "{0,1:T(8,128)}", "copy(%a)", 64, "transpose"),
     "rename": ("f32[4,16,8,128]", "f32[64,8,128]", "reshape(%a)", 0, None),
-    "reshape": (MATRIX, "f32[256,128]", "reshape(%a)", 32, "retile"),
+    "reshape": (MATRIX, "f32[512,64]", "reshape(%a)", 64, "retile"),
     "reshape to other tiles": (MATRIX, "f32[1,64,512]{2,1,0:T(4,128)}", "reshape(%a)", 32, "retile"),
 }
 

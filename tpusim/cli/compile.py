@@ -14,9 +14,10 @@ that the TPU compiler leaves it. Of a program that is scheduled already the comp
 it prints what the passes took, made of the program and did with its arrays, and what they did not and why.
 
 Passes, in their order: manual, inline, flatten, host-memory, simplify, loop-sums, selections, reshapes, decompose,
-space-to-batch, narrow, clean-up, scatter, row-window, host-moves, layouts, buffers, fuse, tuples, combine, copies,
-widen, emitters, algorithms, order, narrow-sums, host-copies, place, counters, sums, scoped, collectives,
+space-to-batch, softmax, row-window, narrow, clean-up, scatter, host-moves, layouts, buffers, fuse, tuples, combine,
+copies, widen, emitters, algorithms, order, narrow-sums, host-copies, place, counters, sums, scoped, collectives,
 tiles."""
+
 
 _NOT_TEXT = (".json", ".mlir", ".mlirbc", ".pb")
 

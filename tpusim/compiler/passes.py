@@ -25,10 +25,11 @@ from tpusim.compiler.narrow import narrow
 from tpusim.compiler.place.counters import bring_counters
 from tpusim.compiler.place.run import place
 from tpusim.compiler.reshapes import move_reshapes
-from tpusim.compiler.row_window import make_row_windows
 from tpusim.compiler.scatter import scatter_sums
 from tpusim.compiler.schedule import follow_what_is_stated, schedule
 from tpusim.compiler.simplify.run import simplify
+from tpusim.compiler.softmax.rows import make_row_windows
+from tpusim.compiler.softmax.shares import divide_behind_products
 from tpusim.compiler.space_to_batch import cut_images
 from tpusim.compiler.target import Target
 from tpusim.compiler.tiles import state_tiles
@@ -48,10 +49,11 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("reshapes", move_reshapes),
     ("decompose", decompose),
     ("space-to-batch", cut_images),
+    ("softmax", divide_behind_products),
+    ("row-window", make_row_windows),
     ("narrow", narrow),
     ("clean-up", simplify),
     ("scatter", scatter_sums),
-    ("row-window", make_row_windows),
     ("host-moves", settle_moves),
     ("layouts", assign_layouts),
     ("buffers", allocate_stacks),

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import chain
+from typing import TypeAlias
 
 from tpusim.compiler.channels import earlier_ends, ends_of, put_behind
 from tpusim.compiler.kernels.kept import given_away
@@ -19,7 +21,7 @@ from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import FREE, VIEWS
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import Shape, TupleShape
 
 
 def schedule(draft: Draft, target: Target) -> None:
@@ -48,43 +50,67 @@ def follow_what_is_stated(draft: Draft) -> None:
                 let_wait(node, [one for one in ones if place[one] < place[node]])
 
 
-def _given_bytes(draft: Draft, graph: Graph) -> Counter[Node]:
-    """Return by node how much of what it makes lies in arguments that are given away: that takes no other memory."""
-    found = Counter[Node]()
+_Buffer: TypeAlias = "tuple[Node, int]"
+"""What a node makes: an array, or an element of a tuple by its number."""
+
+
+def _given_bytes(draft: Draft, graph: Graph) -> Counter[_Buffer]:
+    """Return how much of what nodes make lies in arguments that are given away: that takes no other memory."""
+    found = Counter[_Buffer]()
     if graph is not draft.entry:
         return found
     results = results_of(graph)
     for result in (results[at] for at in given_away(draft)[0] if at < len(results)):
         made = result.source
-        found[made.operands[0].source if made.opcode == "get-tuple-element" else made] += physical_bytes(result.shape)
+        is_element = made.opcode == "get-tuple-element"
+        buffer = (made.operands[0].source, made.attributes["index"]) if is_element else (made, 0)
+        found[buffer] += physical_bytes(result.shape)
     return found
 
 
 class _Memory:
-    """What the nodes of a graph make and keep: by node the bytes of its result and the results that it reads.
+    """What the nodes of a graph make and keep: the bytes of each result, and which of them a node reads.
 
     Of those that lie elsewhere, as ``given`` says, so much takes none. A sum over devices lies where what it sums did.
     """
 
-    def __init__(self, graph: Graph, given: Mapping[Node, int]) -> None:
+    def __init__(self, graph: Graph, given: Mapping[_Buffer, int]) -> None:
         self.nodes = graph.order()
         self.root = graph.root
         self.place = {node: number for number, node in enumerate(self.nodes)}
-        # A view is its operand under another name; what a tuple is made of lives as long as the tuple.
-        self.holds: dict[Node, tuple[Node, ...]] = {}
+        self._graph = graph
+        # By node what its parts lie in: an array is one, a tuple has one for each element.
+        self._parts: dict[Node, tuple[tuple[_Buffer, ...], ...]] = {}
+        self.holds: dict[Node, tuple[_Buffer, ...]] = {}
+        self.bytes_of: dict[_Buffer, int] = {}
         self.n_bytes: dict[Node, int] = {}
         for node in self.nodes:
-            names_others = node.opcode in VIEWS or node.opcode == "tuple" or _is_sum_in_place(graph, node)
-            behind = [held for operand in node.operands for held in self.holds[operand]] if names_others else [node]
-            self.holds[node] = tuple(dict.fromkeys(behind))
-            made = 0 if node.opcode in FREE or names_others else _made_bytes(node)
-            self.n_bytes[node] = max(0, made - given.get(node, 0))
+            parts = self._named(node)
+            if parts is None:
+                made = {(node, at): _made_bytes(node, shape) for at, shape in enumerate(_elements(node.shape))}
+                self.bytes_of.update({buffer: max(0, size - given.get(buffer, 0)) for buffer, size in made.items()})
+                parts = tuple([(buffer,) for buffer in made])
+            self._parts[node] = parts
+            self.holds[node] = tuple(dict.fromkeys(chain.from_iterable(parts)))
+            self.n_bytes[node] = sum(self.bytes_of[held] for held in self.holds[node] if held[0] is node)
         self.reads = {
             node: tuple(dict.fromkeys(held for operand in node.operands for held in self.holds[operand]))
             for node in self.nodes
         }
         self.uses = Counter(held for node in self.nodes for held in self.reads[node])
         self.uses.update(self.holds[graph.root])
+
+    def _named(self, node: Node) -> tuple[tuple[_Buffer, ...], ...] | None:
+        """Return where the parts of a node lie if it makes none: what a tuple is made of lives as long as the tuple."""
+        if node.opcode in VIEWS:
+            return self._parts[node.operands[0]]
+        if node.opcode == "get-tuple-element":
+            taken = self._parts[node.operands[0]][node.attributes["index"]]
+            # All elements of a tuple in a tuple live as long as one of them.
+            return tuple([taken for _ in _elements(node.shape)])
+        if node.opcode == "tuple" or _is_sum_in_place(self._graph, node):
+            return tuple([self.holds[operand] for operand in node.operands])
+        return None
 
     def peak_bytes(self, sequence: Sequence[Node]) -> int:
         """Return the most bytes that live at once, arguments left out."""
@@ -94,7 +120,7 @@ class _Memory:
             peak = max(peak, live)
             for held in self.reads[node]:
                 left[held] -= 1
-                live -= 0 if left[held] else self.n_bytes[held]
+                live -= 0 if left[held] else self.bytes_of[held]
         return peak
 
 
@@ -105,7 +131,7 @@ class _ListOrder:
         self.memory = memory
         self.left = memory.uses.copy()
         self.waiting = {node: len(dict.fromkeys(node.operands)) for node in memory.nodes}
-        self.readers: dict[Node, list[Node]] = {}
+        self.readers: dict[_Buffer, list[Node]] = {}
         for node in memory.nodes:
             for held in memory.reads[node]:
                 self.readers.setdefault(held, []).append(node)
@@ -129,8 +155,9 @@ class _ListOrder:
 
     def _cost(self, node: Node) -> int:
         """Return the bytes that a node makes, less those that it frees as the last one that reads them."""
-        n_bytes = self.memory.n_bytes
-        return n_bytes[node] - sum(n_bytes[held] for held in self.memory.reads[node] if self.left[held] == 1)
+        memory = self.memory
+        freed = sum(memory.bytes_of[held] for held in memory.reads[node] if self.left[held] == 1)
+        return memory.n_bytes[node] - freed
 
     def _take(self, node: Node) -> Iterable[Node]:
         """Let a node run; return those that may have become ready or cheaper, each once."""
@@ -148,5 +175,9 @@ def _is_sum_in_place(graph: Graph, node: Node) -> bool:
     return node.opcode == "all-reduce" and all(is_made_for(graph, node, at) for at in range(len(node.operands)))
 
 
-def _made_bytes(node: Node) -> int:
-    return physical_bytes(node.shape) if isinstance(node.shape, ArrayShape) or node.opcode not in FREE else 0
+def _elements(shape: Shape) -> tuple[Shape, ...]:
+    return shape.elements if isinstance(shape, TupleShape) else (shape,)
+
+
+def _made_bytes(node: Node, shape: Shape) -> int:
+    return 0 if node.opcode in FREE else physical_bytes(shape)

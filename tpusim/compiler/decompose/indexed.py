@@ -122,31 +122,32 @@ def _places(build: Build, indices: Node, scatter: Node) -> dict[int, int | Node]
 
 @decomposes("scatter")
 def one_hot(build: Build, node: Node) -> Node | None:
-    """One number scattered onto another, once in every row, is selected where a row's place is the index.
+    """What is scattered once into every row is selected where a row's place is the index.
 
-    So the gradient of a cross-entropy is made in registers. Source: programs compiled ahead of time, in which such a
-    scatter of numbers that are not all alike stays one.
+    So the gradient of a cross-entropy is made in registers. Only of a list of one index for each row, as
+    ``take_along_axis`` has it: an index without a list is scattered. Source: programs compiled ahead of time (libtpu
+    0.0.52), 18 of such lists, numbers that are all alike or not, added or put in their place, and nine others.
     """
     named = node.attributes
     if len(node.operands) != 3 or named["update_window_dims"] or len(named["inserted_window_dims"]) != 1:
         return None
     target, indices, update = node.operands
+    # Places of a narrow type begin again.
     if indices.array.dtype.bits < _WORD:
         return None
-    rows, numbers = named.get("input_batching_dims", ()), (splat_text(target), splat_text(update))
-    if not all(numbers) or update.array.element_count != prod(target.array.dimensions[d] for d in rows):
-        return None
-    onto, number = (build.constant(text, node.array.dtype) for text in numbers)
-    value = combined(build, named["to_apply"], onto, number)
-    if value is None:
+    rows, vector = named.get("input_batching_dims", ()), named["index_vector_dim"]
+    lists = set(range(indices.array.rank)) - {vector, *named.get("scatter_indices_batching_dims", ())}
+    if not lists or update.array.element_count != prod(target.array.dimensions[d] for d in rows):
         return None
     (along,) = named["inserted_window_dims"]
     sizes = target.array.dimensions
     by_row = [rows[at] for _, at in sorted(zip(named["scatter_indices_batching_dims"], range(len(rows)), strict=True))]
-    place = build.reshape(indices, *(sizes[d] for d in by_row))
-    own = build.iota(indices.array.dtype.name, sizes, along)
-    is_there = build.compare("EQ", own, build.broadcast(place, sizes, by_row))
-    return build.apply("select", is_there, build.broadcast(value, sizes, ()), target)
+    place, own = (build.reshape(one, *(sizes[d] for d in by_row)) for one in (indices, update))
+    value = combined(build, named["to_apply"], target, build.broadcast(own, sizes, by_row))
+    if value is None:
+        return None
+    column = build.iota(indices.array.dtype.name, sizes, along)
+    return build.apply("select", build.compare("EQ", column, build.broadcast(place, sizes, by_row)), value, target)
 
 
 @decomposes("scatter")

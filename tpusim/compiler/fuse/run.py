@@ -23,6 +23,7 @@ from tpusim.compiler.fuse.rules import (
     computed_type,
     goes_along,
     has_product,
+    is_cut_from_edges,
     is_kernel,
     is_loop,
     is_of_row,
@@ -36,7 +37,7 @@ from tpusim.compiler.fuse.rules import (
     writes_over,
     writes_parts_of_tiles,
 )
-from tpusim.compiler.row_window import is_row_window
+from tpusim.compiler.softmax.rows import is_row_window
 from tpusim.compiler.target import Target
 from tpusim.cost.operations.table import operation_cost, words_computed
 from tpusim.draft import Draft, Graph, Node
@@ -164,7 +165,7 @@ class _Fusion:
 
         What a kernel reads for something else costs nothing more. Time is counted in the bytes that HBM could move.
         """
-        if node.opcode in EXPENSIVE or is_of_row(node):
+        if node.opcode in EXPENSIVE or is_of_row(node) or is_cut_from_edges(node):
             return False
         n_bytes = physical_bytes(node.shape)
         # A kernel computes beside what it moves anyhow, two arrays of that size that it reads and one that it makes.

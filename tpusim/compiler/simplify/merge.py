@@ -32,7 +32,7 @@ class Alike:
     def enter(self, graph: Graph) -> None:
         """Look what a computation says, and whether another one said it before."""
         nodes = graph.order()
-        if graph.effects or graph.callers or any(map(_is_elided, nodes)):
+        if graph.effects or graph.callers or any(map(is_elided, nodes)):
             return
         numbers = {node: number for number, node in enumerate(nodes)}
         said = tuple(
@@ -78,13 +78,13 @@ def merge_equal(graph: Graph, alike: Alike) -> bool:
         if node.opcode == "parameter" or (graph.acts(node) and node.opcode not in COLLECTIVES):
             continue
         first = seen.setdefault((node.opcode, node.shape, tuple(map(id, node.operands)), alike.said(node)), node)
-        if first is not node and not _is_elided(node):
+        if first is not node and not is_elided(node):
             stands_for[node] = first
     graph.forget(stands_for)
     graph.root = stands_for.get(graph.root, graph.root)
     return bool(stands_for)
 
 
-def _is_elided(node: Node) -> bool:
+def is_elided(node: Node) -> bool:
     """Return whether the text leaves out what a node's numbers are: two of them need not be the same."""
     return isinstance(node.immediate, Literal) and node.immediate.elided

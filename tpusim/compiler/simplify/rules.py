@@ -5,10 +5,11 @@ Source: XLA, AlgebraicSimplifier, ReshapeMover and TupleSimplifier, by idea.
 
 from __future__ import annotations
 
+from tpusim.compiler.simplify.ones import squeezed
 from tpusim.compiler.simplify.table import simplifies
 from tpusim.draft import Graph, Node
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import ALIKE_IN_ANY_SHAPE, RESHAPES, SLICES
+from tpusim.ir.ops import RESHAPES, SLICES
 from tpusim.semantics.combining import sole_opcode
 from tpusim.shapes.shape import ArrayShape, TupleShape
 
@@ -93,17 +94,6 @@ def _broadcast(graph: Graph, node: Node) -> Node | None:
         kept = tuple(at for at, size in zip(dimensions, operand.array.dimensions, strict=True) if size != 1)
         return graph.add("broadcast", node.shape, [squeezed(graph, operand)], {"dimensions": kept}, like=node)
     return None
-
-
-def squeezed(graph: Graph, node: Node) -> Node:
-    """Return a node without its dimensions of size 1."""
-    if 1 not in node.array.dimensions:
-        return node
-    sizes = tuple(size for size in node.array.dimensions if size != 1)
-    shape = ArrayShape(node.array.dtype, sizes)
-    if node.opcode == "reshape" and node.operands[0].array.dimensions == sizes:
-        return node.operands[0]
-    return graph.add("reshape", shape, [node], like=node)
 
 
 @simplifies("transpose")
@@ -222,39 +212,3 @@ def _decided(graph: Graph, node: Node) -> Node | None:
     """What is selected everywhere alike is the one or the other."""
     choices = {"true": node.operands[1], "false": node.operands[2]}
     return choices.get(splat_text(node.operands[0]))
-
-
-def _without_ones(graph: Graph, node: Node) -> Node | None:
-    """Element by element, dimensions of size 1 are no part of it: they are put back behind it."""
-    shape = node.shape
-    if not isinstance(shape, ArrayShape) or 1 not in shape.dimensions or any(shape.dynamic):
-        return None
-    sizes = tuple(size for size in shape.dimensions if size != 1)
-    operands = []
-    for operand in node.operands:
-        if operand.opcode == "reshape" and operand.operands[0].array.dimensions == sizes:
-            operands.append(operand.operands[0])
-        elif not operand.array.rank:
-            operands.append(operand)
-        elif operand.opcode == "broadcast":
-            operands.append(_without_ones_of_broadcast(graph, operand, sizes))
-        else:
-            return None
-    plain = graph.clone(node, operands)
-    plain.shape = ArrayShape(shape.dtype, sizes)
-    return graph.add("reshape", shape, [plain], like=node)
-
-
-def _without_ones_of_broadcast(graph: Graph, node: Node, sizes: tuple[int, ...]) -> Node:
-    """Return a broadcast with its dimensions of size 1 left out."""
-    kept = [d for d, size in enumerate(node.array.dimensions) if size != 1]
-    operand = squeezed(graph, node.operands[0]) if node.operands[0].array.rank else node.operands[0]
-    big = [at for at, d in enumerate(node.attributes.get("dimensions", ())) if node.array.dimensions[d] != 1]
-    dimensions = tuple(kept.index(node.attributes["dimensions"][at]) for at in big)
-    shape = ArrayShape(node.array.dtype, sizes)
-    return graph.add("broadcast", shape, [operand], {"dimensions": dimensions}, like=node)
-
-
-# A bitcast to a narrower type has one more dimension than its operand.
-for _opcode in ALIKE_IN_ANY_SHAPE:
-    simplifies(_opcode)(_without_ones)

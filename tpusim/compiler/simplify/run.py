@@ -7,10 +7,11 @@ WhileLoopSimplifier, by idea.
 from __future__ import annotations
 
 # The modules enter their rules where they are imported.
-from tpusim.compiler.simplify import parts, rules  # noqa: F401
+from tpusim.compiler.simplify import choices, ones, parts, rules  # noqa: F401
 from tpusim.compiler.simplify.fold import fold_scalars
 from tpusim.compiler.simplify.loops import unroll_short_loops
 from tpusim.compiler.simplify.merge import Alike, merge_equal
+from tpusim.compiler.simplify.states import shrink_states
 from tpusim.compiler.simplify.table import RULES
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph
@@ -20,6 +21,12 @@ def simplify(draft: Draft, target: Target) -> None:
     """Apply all rules to all nodes, and merge equal nodes, until nothing changes."""
     unroll_short_loops(draft)
     fold_scalars(draft)
+    # What loops carry once is less to compute in them, and one where there were two behind them.
+    while shrink_states(draft, _simplify_all(draft)):
+        pass
+
+
+def _simplify_all(draft: Draft) -> Alike:
     alike = Alike()
     for graph in draft.reachable():
         alike.share(graph)
@@ -27,6 +34,7 @@ def simplify(draft: Draft, target: Target) -> None:
             pass
         # What calls it comes later, and takes it for what it has become.
         alike.enter(graph)
+    return alike
 
 
 def _once(graph: Graph) -> bool:

@@ -284,17 +284,22 @@ def _relayout(site: Site, instruction: Instruction) -> Work:
         return Work()
     source = site.operand_shape(instruction, 0)
     permutation = instruction.attributes.get("dimensions", tuple(range(target.rank)))
-    move = _move_kind(instruction.opcode, source, target, permutation)
+    move = _move_kind(instruction.opcode, source, target, permutation, site.chip.vpu.lanes)
     return Work(ops=scaled(site.chip.vector_ops.moves[move], registers(target, site.chip))) if move else Work()
 
 
-def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...]) -> str:
+def _move_kind(
+    opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...], lanes: int
+) -> str:
     """Return which move of the table takes ``source`` to ``target``, or an empty string for none."""
     same_tiles = (source.layout.tiles if source.layout else ()) == (target.layout.tiles if target.layout else ())
     if opcode in RESHAPES:
         # With equal minor dimensions only major ones are renamed, and no element leaves its register.
         same = source.dimensions[-2:] == target.dimensions[-2:]
-        return "" if same and same_tiles else "retile"
+        ends = {source.dimensions[-1:], target.dimensions[-1:]}
+        # Rows of whole registers are split or joined: what lay in the lanes of others goes to their sublanes.
+        splits = len(ends) == 2 and all(end and end[0] % lanes == 0 for end in ends)
+        return "" if same and same_tiles else "sublane_swap" if splits else "retile"
     before = minor_to_major(source)[:2]
     after = tuple(permutation[d] for d in minor_to_major(target)[:2])
     # Between lanes only the cross-lane unit can move anything.

@@ -122,8 +122,28 @@ OF_SHARES = "f32[8,64,256] negate(turned)"
     ],
 )
 def test_rows_of_which_exponentials_are_made_again_are_no_windows(made, result, is_window):
-    """In 16 bits scores are stored beside their maximum; what a product takes, unless it is plain, is made of them."""
+    """Scores are stored beside their maximum; what a product takes, unless it is plain, is made of them."""
     text = WEIGHTS.replace("MADE", made).replace("RESULT", result)
-    for wide in (False, True):
-        module = compiled(text.replace("bf16", "f32") if wide else text, stop_after="row-window")
-        assert ("reduce-window" in [i.opcode for i in module.entry]) == (is_window or wide)
+    for one in (text, text.replace("bf16", "f32")):
+        module = compiled(one, stop_after="row-window")
+        assert ("reduce-window" in [i.opcode for i in module.entry]) == is_window
+
+
+def test_rows_are_windows_where_shares_become_narrower():
+    """Attention of f32 whose shares a program rounds: exponentials are stored, and scores only without that."""
+    text = WEIGHTS.replace("MADE", "negate(s)").replace("RESULT", OF_SHARES).replace("bf16", "f32")
+    assert "reduce-window" not in compiled(text, stop_after="row-window").text
+    rounded = text.replace("f32[8,256,256] divide(y, totals)", "bf16[8,256,256] convert(quotient)").replace(
+        "  share =", "  quotient = f32[8,256,256] divide(y, totals)\n  share ="
+    )
+    assert "reduce-window" in compiled(rounded, stop_after="row-window").text
+
+
+def test_plain_shares_are_windows_where_the_tpu_compiler_has_a_kernel():
+    """On v4 it has none, and makes exponentials again for a plain product as for any other."""
+    text = WEIGHTS.replace("MADE", "negate(s)").replace("RESULT", "f32[8,256,64] negate(plain)")
+    # Of 16 bits shares are divided behind the product: that takes the exponentials.
+    for one in (text, text.replace("f32[8,256,64]", "bf16[8,256,64]")):
+        for chip, is_window in (("v5e", True), ("v5p", True), ("v6e", True), ("v4", False)):
+            module = compiled(one, chip, stop_after="row-window")
+            assert ("reduce-window" in module.text) == is_window
