@@ -550,3 +550,27 @@ ENTRY e {
     inputs = [np.ones((64, 128), numpy_dtype(DTYPES["bf16"])), np.int32(30)]
     one, other = (np.asarray(execute(each, inputs)) for each in (plain, module))
     np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("count", "cuts"), [(1, ["1"]), (2, ["4"])])
+def test_numbers_of_a_row_are_taken_of_the_row(count, cuts):
+    """The row is cut out once, as libtpu 0.0.52 has it; a number alone is cut out by itself."""
+    text = """HloModule m
+
+ENTRY e {
+  x = s32[16,4] parameter(0)
+  i = s32[] parameter(1)
+  zero = s32[] constant(0)
+  row = s32[1,4] dynamic-slice(x, i, zero), dynamic_slice_sizes={1,4}
+  flat = s32[4] reshape(row)
+  a = s32[1] slice(flat), slice={[1:2]}
+  b = s32[1] slice(flat), slice={[3:4]}
+  ROOT t = (TYPES) tuple(NAMES)
+}
+"""
+    names = ["a", "b"][:count]
+    text = text.replace("TYPES", ", ".join(["s32[1]"] * count)).replace("NAMES", ", ".join(names))
+    made = compiled(text, stop_after="simplify")
+    found = [i.attributes["dynamic_slice_sizes"] for i in made.entry if i.opcode == "dynamic-slice"]
+    assert [str(sizes[-1]) for sizes in found] == cuts
+    check_values(text, in0=np.arange(64, dtype=np.int32).reshape(16, 4), in1=np.int32(7))

@@ -68,8 +68,13 @@ def _of_squeezed(graph: Graph, node: Node) -> Node | None:
 
 @simplifies("slice")
 def _of_dynamic_slice(graph: Graph, node: Node) -> Node | None:
-    """A part of what is cut out is cut out by itself, if nothing needs all of it: a layer of several, for one."""
+    """A part of what is cut out is cut out by itself, if nothing needs all of it: a layer of several, for one.
+
+    Not so numbers: of several in a row the row is cut out once.
+    """
     (cut,) = node.operands
+    if node.is_small and len(cut.users) > 1:
+        return None
     if cut.opcode != "dynamic-slice" or not _is_whole(node) or cut.is_dynamic or not _is_cut_alone(cut):
         return None
     whole, *starts = cut.operands
