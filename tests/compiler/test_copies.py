@@ -265,7 +265,9 @@ LOOP_OF_TRIPS = """
   zero = s32[] constant(0)
   t = (s32[], f32[64,128], f32[64,128]) tuple(zero, a, b)
   w = (s32[], f32[64,128], f32[64,128]) while(t), condition=more, body=body
-  ROOT z = f32[64,128] get-tuple-element(w), index=2
+  c = f32[64,128] get-tuple-element(w), index=1
+  d = f32[64,128] get-tuple-element(w), index=2
+  ROOT z = (f32[64,128], f32[64,128]) tuple(c, d)
 """
 
 
@@ -369,7 +371,9 @@ def test_an_array_that_a_barrier_hands_on_is_still_the_callers():
     updated = LOOP.replace(
         "ROOT out = f32[64,128] get-tuple-element(end), index=1",
         "kept = f32[64,128] get-tuple-element(end), index=2\n  u = f32[8,128] parameter(2)\n"
-        "  ROOT out = f32[64,128] dynamic-update-slice(kept, u, zero, zero)",
+        "  last = f32[64,128] get-tuple-element(end), index=1\n"
+        "  new = f32[64,128] dynamic-update-slice(kept, u, zero, zero)\n"
+        "  ROOT out = (f32[64,128], f32[64,128]) tuple(last, new)",
     )
     assert [i.opcode for i in compiled(updated, regions=STEPS).entry].count("copy") == 2
 
@@ -378,7 +382,7 @@ def test_two_loops_that_begin_with_one_array_begin_with_one_each():
     """Equal tuples are made once, and what the first loop has left is not what the second is given."""
     body = "u = f32[64,128] tanh(x)\n  ROOT r = (s32[], f32[64,128], f32[64,128]) tuple(next, u, y)"
     entry = (
-        LOOP_OF_TRIPS.replace("  ROOT z = f32[64,128] get-tuple-element(w), index=2\n", "")
+        LOOP_OF_TRIPS.replace("  ROOT z = (f32[64,128], f32[64,128]) tuple(c, d)\n", "")
         + """
   v = (s32[], f32[64,128], f32[64,128]) while(t), condition=more, body=other
   one = f32[64,128] get-tuple-element(w), index=1
@@ -402,7 +406,7 @@ inner {
   next = s32[] add(n, one)
   y = f32[128,128] get-tuple-element(p), index=1
   x = f32[128,128] get-tuple-element(p), index=2
-  d = f32[128,128] dot(y, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  d = f32[128,128] dot(y, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}, operand_precision={highest,highest}
   ROOT r = (s32[], f32[128,128], f32[128,128]) tuple(next, d, x)
 }
 """

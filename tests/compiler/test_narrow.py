@@ -134,7 +134,8 @@ def test_what_a_loop_carries_is_converted_once(result, state):
     module = compiled(LOOP.replace("RESULT", result), stop_after="narrow", narrows=True)
     assert check(module) == []
     loop = next(i for i in module.entry if i.opcode == "while")
-    assert [each.dtype.name for each in loop.shape.elements] == ["s32", state, "bf16", "f32"]
+    # The sum is carried if it is read behind the loop.
+    assert [each.dtype.name for each in loop.shape.elements] == ["s32", state, "bf16", "f32"][: 3 + (result == "3")]
     body = module[loop.attributes["body"]]
     assert not [i for i in body if i.opcode == "convert" and len(i.shape.dimensions) == 3]
 
