@@ -288,9 +288,7 @@ def _relayout(site: Site, instruction: Instruction) -> Work:
     return Work(ops=scaled(site.chip.vector_ops.moves[move], registers(target, site.chip))) if move else Work()
 
 
-def _move_kind(
-    opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...], lanes: int
-) -> str:
+def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation: tuple[int, ...], lanes: int) -> str:
     """Return which move of the table takes ``source`` to ``target``, or an empty string for none."""
     same_tiles = (source.layout.tiles if source.layout else ()) == (target.layout.tiles if target.layout else ())
     if opcode in RESHAPES:
