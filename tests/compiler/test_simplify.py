@@ -236,6 +236,11 @@ RULES = {
         "y = f32[64,1] reshape(x)  ROOT z = f32[64,64] dot(y, y), lhs_contracting_dims={1}, rhs_contracting_dims={1}",
         "reshape dot",
     ),
+    "a flat row": (
+        "y = f32[1,8] slice(x), slice={[0:1], [0:8]}  w = f32[8] reshape(y)  d = f32[] dot(w, w), "
+        "lhs_contracting_dims={0}, rhs_contracting_dims={0}  ROOT z = f32[8] broadcast(d), dimensions={}",
+        "slice reshape dot broadcast",
+    ),
     "sums beside one": (
         "y = f32[8,1,8] reshape(x)  o = f32[] constant(0)  ROOT z = f32[8,1] reduce(y, o), dimensions={2}, "
         "to_apply=sum",

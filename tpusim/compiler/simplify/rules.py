@@ -56,7 +56,10 @@ def _flattened(graph: Graph, node: Node) -> Node | None:
     if {one.opcode, other.opcode} != {"reshape"} or one.array.rank != 1 or node.array.rank:
         return None
     first, second = one.operands[0], other.operands[0]
-    if not same_type(first, second) or not first.array.rank or any(first.array.dynamic):
+    if not same_type(first, second) or any(first.array.dynamic):
+        return None
+    # Dimensions of size 1 are no part of a product: a row without them is flat.
+    if sum(size != 1 for size in first.array.dimensions) <= 1:
         return None
     every = tuple(range(first.array.rank))
     summed = {"lhs_contracting_dims": every, "rhs_contracting_dims": every}
