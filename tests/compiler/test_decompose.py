@@ -411,6 +411,24 @@ def test_what_is_scattered_once_a_row_by_a_list_of_one_is_selected(form, scatter
     assert values(module, *inputs).tobytes() == values(made, *inputs).tobytes()
 
 
+@pytest.mark.parametrize(
+    ("indices", "update", "into", "vector"), [("s64[1,1]", "f32[1]", "0", 1), ("s32[1,0]", "f32[1]", "", 1)]
+)
+def test_a_number_for_an_array_without_rows_is_put_in_its_place(indices, update, into, vector):
+    """By a long index, or by none: then its place is known."""
+    entry = f"""
+    x = f32[8] parameter(0)
+    i = {indices} parameter(1)
+    u = {update} parameter(2)
+    ROOT out = f32[8] scatter(x, i, u), update_window_dims={{}}, inserted_window_dims={{0}},
+      scatter_dims_to_operand_dims={{{into}}}, index_vector_dim={vector}, to_apply=add
+    """
+    module, made = decomposed(entry, ADD)
+    place = np.int64([[3]]) if into else np.zeros((1, 0), np.int32)
+    inputs = normal(8), place, normal(1)
+    assert np.array_equal(values(module, *inputs), values(made, *inputs))
+
+
 def loops(module):
     """Return how many loops a program has."""
     return sum(i.opcode == "while" for computation in module.computations for i in computation.instructions)

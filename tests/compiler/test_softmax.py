@@ -12,6 +12,7 @@ TEXT = """HloModule attention
 
 larger { a = bf16[] parameter(0)  b = bf16[] parameter(1)  ROOT c = bf16[] maximum(a, b) }
 add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+multiply { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] multiply(a, b) }
 
 ENTRY main {
   q = bf16[4,128,64] parameter(0)
@@ -72,12 +73,26 @@ def test_what_changes_nothing(old, new):
         ("reduce(y, zero)", "reduce(scores, zero)"),
         ("y = f32[4,128,128] exponential(less)", "y = f32[4,128,128] tanh(less)"),
         ("scores = f32[4,128,128] convert(x)", "scores = f32[4,128,128] parameter(3)"),
+        ("largest = f32[4,128] convert(most)", "largest = f32[4,128] broadcast(zero), dimensions={}"),
+        (
+            "total = f32[4,128] reduce(y, zero), dimensions={2}, to_apply=add",
+            "total = f32[4,128] reduce(y, zero), dimensions={2}, to_apply=multiply",
+        ),
+        ("share = bf16[4,128,128] convert(quotient)", "share = s8[4,128,128] convert(quotient)"),
+        ("bf16[", "f16["),
         ("broadcast(total), dimensions={0,1}", "broadcast(total), dimensions={0,2}"),
     ],
 )
 def test_other_shares_are_made_before_the_product(old, new):
-    """Sums of other things or other rows, no exponentials, scores of 32 bits."""
-    assert not divides_behind(TEXT.replace(old, new))
+    """Sums of other things or other rows, products, no exponentials, scores of 32 bits, other types, nothing less."""
+    text = (
+        TEXT.replace(old, new)
+        .replace("zero = f32[] constant(0)\n", "")
+        .replace("  q = ", "  zero = f32[] constant(0)\n  q = ")
+    )
+    if "s8[" in new:
+        text = text.replace("ROOT out = bf16", "ROOT out = s32").replace("v = bf16", "v = s8")
+    assert not divides_behind(text)
 
 
 def test_stacks_of_scores_as_a_product_leaves_them_are_divided_before():

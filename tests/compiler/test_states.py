@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import numpy as np
 import pytest
 
@@ -139,3 +141,92 @@ def test_loops_that_share_a_body_keep_what_they_carry():
         rest="ys = f32[4,8] broadcast(y), dimensions={}\n  " + second + BOTH.replace("c, a, b)", "c, a2, b2)")
     )
     check_values(text)
+
+
+ACTS = """HloModule m
+
+body {
+  p = (s32[], f32[8]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = f32[8] get-tuple-element(p), index=1
+  t = token[] after-all()
+  o = token[] outfeed(x, t), outfeed_shape=f32[8]
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  ROOT r = (s32[], f32[8]) tuple(n, x)
+}
+
+condition {
+  p = (s32[], f32[8]) parameter(0)
+  t = token[] after-all()
+  f = (pred[], token[]) infeed(t)
+  ROOT go = pred[] get-tuple-element(f), index=0
+}
+
+ENTRY e {
+  x = f32[8] parameter(0)
+  zero = s32[] constant(0)
+  s = (s32[], f32[8]) tuple(zero, x)
+  w = (s32[], f32[8]) while(s), condition=condition, body=body
+  ROOT y = f32[8] tanh(x)
+}
+"""
+
+
+@pytest.mark.parametrize("sent", ["x", "noise"])
+def test_a_loop_that_only_does_something_goes_on(sent):
+    """Also where it reads nothing that it carries."""
+    text = (
+        ACTS
+        if sent == "x"
+        else ACTS.replace(
+            "o = token[] outfeed(x",
+            "z = f32[] constant(1)  noise = f32[8] broadcast(z), dimensions={}  o = token[] outfeed(noise".replace(
+                "  ", "\n  "
+            ),
+        )
+    )
+    made = compiled(text)
+    assert check(made) == []
+    assert carried(made) == [1]
+
+
+def test_a_register_that_shifts_takes_no_longer_than_its_length():
+    """Each of a thousand begins as one, and every trip tells one more of them from the others."""
+    count = 1000
+    shape = f"(s32[], f32[8], {', '.join(['f32[8]'] * count)})"
+    elements = "\n".join(f"  e{at} = f32[8] get-tuple-element(p), index={at + 2}" for at in range(count))
+    after = ", ".join(["d", *(f"e{at}" for at in range(count - 1))])
+    text = f"""HloModule m
+
+body {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  c = f32[8] get-tuple-element(p), index=1
+{elements}
+  d = f32[8] tanh(c)
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  ROOT r = {shape} tuple(n, d, {after})
+}}
+
+condition {{
+  p = {shape} parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  most = s32[] constant(9)
+  ROOT go = pred[] compare(i, most), direction=LT
+}}
+
+ENTRY e {{
+  x = f32[8] parameter(0)
+  zero = s32[] constant(0)
+  none = f32[] constant(0)
+  y = f32[8] broadcast(none), dimensions={{}}
+  s = {shape} tuple(zero, x, {", ".join(["y"] * count)})
+  w = {shape} while(s), condition=condition, body=body
+  ROOT z = f32[8] get-tuple-element(w), index={count + 1}
+}}
+"""
+    begun = process_time()
+    compiled(text, stop_after="simplify")
+    assert process_time() - begun < 10

@@ -12,6 +12,7 @@ from itertools import islice
 
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
+from tpusim.ir.module import Instruction
 from tpusim.ir.ops import LAID_OUT_FREELY
 from tpusim.semantics.contexts import Context
 from tpusim.semantics.scalars import Budget, Scalars, Unknown
@@ -45,9 +46,17 @@ def _begin_unwritten(graph: Graph, loop: Node, stacks: list[int]) -> None:
     first = graph.own(loop.operands[0], loop)
     operands = list(first.operands)
     for at in stacks:
-        named = {"custom_call_target": "AllocateBuffer"}
+        named = {"custom_call_target": _UNWRITTEN}
         operands[at] = graph.add("custom-call", operands[at].shape, (), named, like=loop)
     first.take(operands)
+
+
+_UNWRITTEN = "AllocateBuffer"
+
+
+def is_unwritten(made: Node | Instruction) -> bool:
+    """Return whether a node or instruction is memory that nobody has written."""
+    return made.attributes.get("custom_call_target") == _UNWRITTEN
 
 
 def _filled(draft: Draft, loop: Node) -> dict[int, Node]:

@@ -83,22 +83,26 @@ class _Memory:
         self._parts: dict[Node, tuple[tuple[_Buffer, ...], ...]] = {}
         self.holds: dict[Node, tuple[_Buffer, ...]] = {}
         self.bytes_of: dict[_Buffer, int] = {}
-        self.n_bytes: dict[Node, int] = {}
+        self.reads: dict[Node, tuple[_Buffer, ...]] = {}
         for node in self.nodes:
             parts = self._named(node)
+            is_name = parts is not None
             if parts is None:
                 made = {(node, at): _made_bytes(node, shape) for at, shape in enumerate(_elements(node.shape))}
                 self.bytes_of.update({buffer: max(0, size - given.get(buffer, 0)) for buffer, size in made.items()})
                 parts = tuple([(buffer,) for buffer in made])
             self._parts[node] = parts
             self.holds[node] = tuple(dict.fromkeys(chain.from_iterable(parts)))
-            self.n_bytes[node] = sum(self.bytes_of[held] for held in self.holds[node] if held[0] is node)
-        self.reads = {
-            node: tuple(dict.fromkeys(held for operand in node.operands for held in self.holds[operand]))
-            for node in self.nodes
-        }
+            read = () if is_name else chain.from_iterable(self.holds[operand] for operand in node.operands)
+            # A name of what lies somewhere reads nothing: who takes it by that name does.
+            self.reads[node] = tuple(dict.fromkeys(read))
         self.uses = Counter(held for node in self.nodes for held in self.reads[node])
         self.uses.update(self.holds[graph.root])
+        # What nobody reads takes no memory that another could have.
+        self.n_bytes = {
+            node: sum(self.bytes_of[held] for held in self.holds[node] if held[0] is node and self.uses[held])
+            for node in self.nodes
+        }
 
     def _named(self, node: Node) -> tuple[tuple[_Buffer, ...], ...] | None:
         """Return where the parts of a node lie if it makes none: what a tuple is made of lives as long as the tuple."""

@@ -88,7 +88,7 @@ def _working(loop: Loop) -> list[AnyStep]:
     """Return the steps of a trip that are left if there are no trips.
 
     What cuts a trip's part out, or puts it back, is not: what works on all of them reads and writes them where they
-    lie. Of trips that do nothing else, that is the work: what the last of them puts back comes from where it lies.
+    lie. If trips only move parts, the work is the last move, which puts them where they are to lie.
     """
     steps = [step for step in loop.body if not isinstance(step, Kernel) or not step.scalar]
     work = [step for step in steps if not isinstance(step, Kernel) or step.family != "copy"]

@@ -133,15 +133,15 @@ def one_hot(build: Build, node: Node) -> Node | None:
         return None
     target, indices, update = node.operands
     # Places of a narrow type begin again.
-    if indices.array.dtype.bits < _WORD:
+    if indices.array.dtype.bits < _WORD or named["scatter_dims_to_operand_dims"] != named["inserted_window_dims"]:
         return None
-    rows, vector = named.get("input_batching_dims", ()), named["index_vector_dim"]
-    lists = set(range(indices.array.rank)) - {vector, *named.get("scatter_indices_batching_dims", ())}
+    rows, batching = (named.get(key, ()) for key in ("input_batching_dims", "scatter_indices_batching_dims"))
+    lists = set(range(indices.array.rank)) - {named["index_vector_dim"], *batching}
     if not lists or update.array.element_count != prod(target.array.dimensions[d] for d in rows):
         return None
     (along,) = named["inserted_window_dims"]
     sizes = target.array.dimensions
-    by_row = [rows[at] for _, at in sorted(zip(named["scatter_indices_batching_dims"], range(len(rows)), strict=True))]
+    by_row = [row for _, row in sorted(zip(batching, rows, strict=True))]
     place, own = (build.reshape(one, *(sizes[d] for d in by_row)) for one in (indices, update))
     value = combined(build, named["to_apply"], target, build.broadcast(own, sizes, by_row))
     if value is None:

@@ -56,7 +56,12 @@ def is_of_row(node: Node) -> bool:
 def is_cut_from_edges(node: Node) -> bool:
     """Return whether a node is made of parts of what edges are put on: a stencil, whose parts are shifted."""
     made = made_for(node, FUSES_INTO_USERS)
-    return any(one.opcode == "slice" and one.operands[0].opcode == "pad" for one in made)
+    return any(one.opcode == "slice" and puts_edges_on(one.operands[0]) for one in made)
+
+
+def puts_edges_on(node: Node) -> bool:
+    """Return whether a node is an array with something before or behind it, and nothing between its elements."""
+    return node.opcode == "pad" and not any(part.interior for part in node.attributes["padding"])
 
 
 def made_for(node: Node, through: Collection[str]) -> Iterator[Node]:
@@ -107,7 +112,7 @@ def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
     if node.opcode not in FUSES_INTO_USERS:
         return f"a {node.opcode} ends its kernel"
     # In programs compiled ahead of time 72 of 72 such pads are kernels, and of 486 others 29.
-    if node.opcode == "pad" and any(part.interior for part in node.attributes["padding"]):
+    if node.opcode == "pad" and not puts_edges_on(node):
         return "it puts its elements apart, which a kernel does by itself"
     users = _users_behind_bitcasts(node, group)
     if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users) and not turns_registers(node):
@@ -191,7 +196,7 @@ def _moves_with(node: Node, user: Node) -> bool:
     Source: eleven programs compiled ahead of time for v5e (libtpu 0.0.52); 87 pads of 27 others, of which none that
     slices take is stored, but for those that put elements apart.
     """
-    if node.opcode == "pad" and user.opcode == "slice":
+    if puts_edges_on(node) and user.opcode == "slice":
         return True
     if user.opcode in SLICES and node.opcode in LOOPS - {"reduce"}:
         return len(node.users) == 1 and all(part.stride == 1 for part in user.attributes.get("slice", ()))

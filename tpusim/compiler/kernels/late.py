@@ -81,6 +81,13 @@ def _results_over(order: Order, maker: Node) -> dict[int, int]:
     return {number: at for at, number in order.updates(maker).items()} if maker.opcode == "custom-call" else {}
 
 
+def _changed(update: Node) -> Node:
+    """Return the array that an update, and those before it, are written to."""
+    while update.opcode in IN_PLACE:
+        update = update.operands[0].source
+    return update
+
+
 def _unordered(draft: Draft, maker: Node, at: int | None = None) -> list[tuple[int, Node]]:
     """Return the operands, by number, that a node does not read as it writes a result, or any of them."""
     if maker.opcode != "fusion":
@@ -98,7 +105,7 @@ def _unordered(draft: Draft, maker: Node, at: int | None = None) -> list[tuple[i
     # What it makes beside an update in place lies over nothing that it reads.
     updates = [result.source for result in results if result.source.opcode in IN_PLACE]
     if len(results) > 1 and updates:
-        spoilt |= set(inner.parameters) - {update.operands[0].source for update in updates}
+        spoilt |= set(inner.parameters) - set(map(_changed, updates))
     return [(number, maker.operands[number]) for number, one in enumerate(inner.parameters) if one in spoilt]
 
 

@@ -17,7 +17,7 @@ from tpusim.hardware.chip import Chip
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape
 
 _FEW = 128
-"""Of the elements of a row: so few lie in one register whatever their order."""
+"""Elements up to which a row is turned before its loop and not in it. Source: programs compiled ahead of time."""
 
 
 class Rows(NamedTuple):

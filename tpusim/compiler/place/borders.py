@@ -20,6 +20,7 @@ from operator import itemgetter
 
 import numpy as np
 
+from tpusim.compiler.buffers import is_unwritten
 from tpusim.compiler.kernels.places import changes
 from tpusim.compiler.layouts.loops import rows_of
 from tpusim.compiler.place.lives import Home, Lives
@@ -102,13 +103,13 @@ def _after(graph: Graph, in_place: Container[tuple[int, ...]]) -> Iterator[Borde
 
 
 def _is_stack(carried: Node) -> bool:
-    """Return whether a loop fills an array row by row: the rows go where the result is to lie. Numbers do not."""
+    """Return whether a loop fills an array row by row: rows go where the result is to lie, single numbers not."""
     if carried.array.rank < 2:
         return False
     loop = carried.operands[0]
     state = loop.operands[0].source
     first = state.operands[carried.attributes["index"]] if state.opcode == "tuple" else state
-    return bool(first.attributes.get("custom_call_target") == "AllocateBuffer")
+    return is_unwritten(first)
 
 
 def hidden(wanted: Sequence[Home], borders: Iterable[Border], lives: Lives, hbm_rate: float) -> Iterator[Home]:
@@ -159,9 +160,10 @@ def _beside(draft: Draft, lives: Lives, hbm_rate: float) -> dict[Graph, _Beside]
                 own[node] = max(kernel.compute_seconds * hbm_rate, sum(move.n_bytes for move in kernel.moves))
             elif node.opcode != "while":
                 own[node] = max((totals.get(name, 0.0) for name in node.called), default=0.0)
-            else:
-                for given in _turned(graph, node):
-                    own[given] += 2 * physical_bytes(given.shape)
+        loops = [node for node in own if node.opcode == "while"]
+        # Read and written, once however many loops take it.
+        for given in {given for loop in loops for given in _turned(graph, loop)}:
+            own[given] += 2 * physical_bytes(given.shape)
         found[graph], totals[graph.name] = _Beside(own), sum(own.values())
     return found
 

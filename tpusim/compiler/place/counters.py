@@ -1,6 +1,6 @@
-"""Behind places: the counter of a loop lies in HBM, and is brought to the scalar core once a trip.
+"""Behind places: integers that a loop carries lie in HBM, and are brought to the scalar core once a trip.
 
-Kernels that take or write what it names would each fetch it for itself.
+As a rule that is its counter. Kernels that take or write what it names would each fetch it for themselves.
 
 Source: programs compiled ahead of time (libtpu 0.0.52): of 69 loops for v5e whose kernels take their counter 56 have
 that copy, and of 16 for v5p and v6e 11; which of them have not is not known.
@@ -16,6 +16,7 @@ from tpusim.shapes.layout import SCALAR_SPACE
 from tpusim.shapes.shape import ArrayShape
 
 _KERNELS = SLICES | IN_PLACE | {"fusion"}
+_TAKERS = _KERNELS | ELEMENTWISE
 
 
 def bring_counters(draft: Draft, target: Target) -> None:
@@ -28,11 +29,14 @@ def bring_counters(draft: Draft, target: Target) -> None:
 
 
 def _bring_in(body: Graph) -> None:
-    order = list(body.order())
-    for counter in [node for node in order if _is_taken(node, body)]:
+    order: list[Node] = []
+    for counter in body.order():
+        order.append(counter)
+        if not _is_taken(counter, body):
+            continue
         copy = body.add("copy", in_space(counter.array, SCALAR_SPACE), [counter], like=counter)
-        order.insert(order.index(counter) + 1, copy)
-        for user in [user for user in counter.users if user.opcode in _KERNELS | ELEMENTWISE]:
+        order.append(copy)
+        for user in [user for user in counter.users if user.opcode in _TAKERS]:
             user.replace_operand(counter, copy)
             if user.opcode == "fusion":
                 match_fusion(user, body.draft)

@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Iterator
 from typing import NamedTuple
 
 from tpusim.allocation.liveness import Frame, Liveness, Nodes, Value
+from tpusim.compiler.buffers import is_unwritten
 from tpusim.compiler.kernels.scoped import buffers_of, scoped_bytes
 from tpusim.compiler.place.estimate import compute_seconds
 from tpusim.compiler.place.room import Stretch
@@ -130,7 +131,7 @@ class Lives:
                     continue
                 self._fix(instruction)
                 # Memory that nobody has written takes no time.
-                if instruction.attributes.get("custom_call_target") == "AllocateBuffer":
+                if is_unwritten(instruction):
                     continue
                 if instruction.opcode in USES_FAST_MEMORY - FREE:
                     body = inline(self.module, self.module[name], instruction)

@@ -5,12 +5,11 @@ Source: XLA, ConditionalSimplifier.
 
 from __future__ import annotations
 
+from tpusim.compiler.kernels.places import BEFORE
 from tpusim.compiler.simplify.table import simplifies
 from tpusim.draft import Graph, Node
 from tpusim.semantics.infer.control import branches
 from tpusim.semantics.scalars import literal_number
-
-_BEFORE = "control-predecessors"
 
 
 @simplifies("conditional")
@@ -19,7 +18,7 @@ def _chosen(graph: Graph, node: Node) -> Node | None:
     names = branches(node.attributes)
     number = literal_number(selector.immediate) if selector.opcode == "constant" else None
     # What waits for others is to come behind them all at once.
-    if (number is None and len(names) > 1) or _BEFORE in node.attributes:
+    if (number is None and len(names) > 1) or BEFORE in node.attributes:
         return None
     if number is None or selector.array.dtype.is_pred:
         at = int(number is not None and not number)

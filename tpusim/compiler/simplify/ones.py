@@ -6,6 +6,7 @@ Source: XLA, AlgebraicSimplifier and ReshapeMover, by idea.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tpusim.compiler.simplify.table import simplifies
 from tpusim.draft import Graph, Node
@@ -17,7 +18,7 @@ def squeezed(graph: Graph, node: Node) -> Node:
     """Return a node without its dimensions of size 1."""
     if 1 not in node.array.dimensions:
         return node
-    sizes = tuple(size for size in node.array.dimensions if size != 1)
+    sizes = _large(node.array.dimensions)
     shape = ArrayShape(node.array.dtype, sizes)
     if node.opcode == "reshape" and node.operands[0].array.dimensions == sizes:
         return node.operands[0]
@@ -39,6 +40,11 @@ def _places(node: Node) -> dict[int, int]:
     return {d: at for at, d in enumerate(large)}
 
 
+def _said(node: Node) -> dict[str, Any]:
+    """Return the attributes of a node but for what its sharding says of dimensions."""
+    return {key: value for key, value in node.attributes.items() if key != "sharding"}
+
+
 @simplifies("dot")
 def _product(graph: Graph, node: Node) -> Node | None:
     """A product is one of what its operands are without dimensions of size 1.
@@ -47,7 +53,7 @@ def _product(graph: Graph, node: Node) -> Node | None:
     """
     if node.is_dynamic or not any(1 in operand.array.dimensions for operand in node.operands):
         return None
-    named = dict(node.attributes)
+    named = _said(node)
     for side, operand in zip(("lhs", "rhs"), node.operands, strict=True):
         places = _places(operand)
         for key in (f"{side}_batch_dims", f"{side}_contracting_dims"):
@@ -68,7 +74,7 @@ def _combined(graph: Graph, node: Node) -> Node | None:
     if not along:
         return None
     shape = ArrayShape(node.array.dtype, _large(node.array.dimensions))
-    plain = graph.add("reduce", shape, [array, start], dict(node.attributes) | {"dimensions": along}, like=node)
+    plain = graph.add("reduce", shape, [array, start], _said(node) | {"dimensions": along}, like=node)
     return graph.add("reshape", node.shape, [plain], like=node)
 
 
@@ -81,7 +87,7 @@ def _transposed(graph: Graph, node: Node) -> Node | None:
     places = _places(operand)
     order = tuple(places[d] for d in node.attributes["dimensions"] if d in places)
     shape = ArrayShape(node.array.dtype, _large(node.array.dimensions))
-    plain = graph.add("transpose", shape, operand.operands, {"dimensions": order}, like=node)
+    plain = graph.add("transpose", shape, operand.operands, _said(node) | {"dimensions": order}, like=node)
     return graph.add("reshape", node.shape, [plain], like=node)
 
 
@@ -90,7 +96,7 @@ def _without_ones(graph: Graph, node: Node) -> Node | None:
     shape = node.shape
     if not isinstance(shape, ArrayShape) or 1 not in shape.dimensions or any(shape.dynamic):
         return None
-    sizes = tuple(size for size in shape.dimensions if size != 1)
+    sizes = _large(shape.dimensions)
     operands = []
     for operand in node.operands:
         if operand.opcode == "reshape" and operand.operands[0].array.dimensions == sizes:
@@ -108,10 +114,9 @@ def _without_ones(graph: Graph, node: Node) -> Node | None:
 
 def _without_ones_of_broadcast(graph: Graph, node: Node, sizes: tuple[int, ...]) -> Node:
     """Return a broadcast with its dimensions of size 1 left out."""
-    kept = [d for d, size in enumerate(node.array.dimensions) if size != 1]
+    places = _places(node)
     operand = squeezed(graph, node.operands[0]) if node.operands[0].array.rank else node.operands[0]
-    big = [at for at, d in enumerate(node.attributes.get("dimensions", ())) if node.array.dimensions[d] != 1]
-    dimensions = tuple(kept.index(node.attributes["dimensions"][at]) for at in big)
+    dimensions = tuple(places[d] for d in node.attributes.get("dimensions", ()) if d in places)
     shape = ArrayShape(node.array.dtype, sizes)
     return graph.add("broadcast", shape, [operand], {"dimensions": dimensions}, like=node)
 

@@ -70,7 +70,7 @@ def _of_squeezed(graph: Graph, node: Node) -> Node | None:
 def _of_dynamic_slice(graph: Graph, node: Node) -> Node | None:
     """A part of what is cut out is cut out by itself, if nothing needs all of it: a layer of several, for one.
 
-    Not so numbers: of several in a row the row is cut out once.
+    Where several numbers of a row are taken, the row is cut out once, and they are taken of that.
     """
     (cut,) = node.operands
     if node.is_small and len(cut.users) > 1:

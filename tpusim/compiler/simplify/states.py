@@ -9,7 +9,7 @@ compiled ahead of time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 
 from tpusim.compiler.simplify.merge import Alike, is_elided
 from tpusim.draft import Draft, Graph, Node
@@ -39,14 +39,13 @@ def _shrink(graph: Graph, loop: Node, alike: Alike) -> bool:
     sides = [(graph, loop), *((inner, inner.parameters[0]) for inner in (body, condition))]
     if state.opcode != "tuple" or result.opcode != "tuple" or not all(_is_taken_apart(*side) for side in sides):
         return False
-    # Elements of one number are the same; nothing has shown yet that those are not which begin as one.
-    numbers = [state.operands.index(one) for one in state.operands]
-    while (finer := _refined(body, numbers, alike)) != numbers:
-        numbers = finer
-    kept = _read(body, {**loop.users, **condition.parameters[0].users}, numbers)
+    numbers = _equal(body, state.operands, alike)
+    # A loop that only does something carries on something as well.
+    kept = _read(body, {**loop.users, **condition.parameters[0].users}, numbers) or [0]
     if len(kept) == len(numbers):
         return False
-    places = {at: kept.index(number) for at, number in enumerate(numbers) if number in kept}
+    new = {number: place for place, number in enumerate(kept)}
+    places = {at: new[number] for at, number in enumerate(numbers) if number in new}
     for user in [user for _, node in sides for user in node.users]:
         user.attributes = user.attributes | {"index": places.get(user.attributes["index"])}
     assert isinstance(state.shape, TupleShape)
@@ -87,19 +86,44 @@ def _read(body: Graph, takers: Collection[Node], numbers: Sequence[int]) -> list
     return sorted(found)
 
 
-def _refined(body: Graph, numbers: Sequence[int], alike: Alike) -> list[int]:
-    """Return of each element the first that is the same after a trip, if those of one number are before it."""
+def _equal(body: Graph, begun: Sequence[Node], alike: Alike) -> list[int]:
+    """Return of each element the first that is the same in every trip: itself, if that takes many rounds to find."""
+    numbers = _first_of(begun)
     if len(set(numbers)) == len(numbers):
-        return list(numbers)
-    said: dict[object, int] = {}
+        return numbers
+    said = {node: _said(body, node, alike) for node in body.order()}
+    # Those that begin as one are taken for the same until a trip makes a difference.
+    for _ in range(_ROUNDS):
+        after = _numbered(body, said, numbers)
+        finer = _first_of([(number, after[one]) for number, one in zip(numbers, body.root.operands, strict=True)])
+        if finer == numbers:
+            return numbers
+        numbers = finer
+    return list(range(len(numbers)))
+
+
+_ROUNDS = 8
+
+
+def _first_of(keys: Sequence[Hashable]) -> list[int]:
+    """Return of each of some keys where the first is that is equal."""
+    first: dict[Hashable, int] = {}
+    return [first.setdefault(key, at) for at, key in enumerate(keys)]
+
+
+def _said(body: Graph, node: Node, alike: Alike) -> Hashable:
+    """Return what a node says besides its operands; what is never the same as another says itself."""
+    if node.opcode == "parameter" or body.acts(node) or is_elided(node):
+        return node
+    return node.opcode, node.shape, alike.said(node)
+
+
+def _numbered(body: Graph, said: Mapping[Node, Hashable], numbers: Sequence[int]) -> dict[Node, int]:
+    """Return numbers that are equal for nodes that compute the same, if elements of one number are the same."""
+    first: dict[Hashable, int] = {}
     made: dict[Node, int] = {}
-    for node in body.order():
-        if node.opcode == "get-tuple-element" and node.operands == body.parameters:
-            key: object = "element", numbers[node.attributes["index"]]
-        elif node.opcode == "parameter" or body.acts(node) or is_elided(node):
-            key = node
-        else:
-            key = node.opcode, node.shape, tuple([made[operand] for operand in node.operands]), alike.said(node)
-        made[node] = said.setdefault(key, len(said))
-    after = [(number, made[one]) for number, one in zip(numbers, body.root.operands, strict=True)]
-    return [after.index(pair) for pair in after]
+    for node, own in said.items():
+        is_element = node.opcode == "get-tuple-element" and node.operands == body.parameters
+        key = numbers[node.attributes["index"]] if is_element else (own, *[made[one] for one in node.operands])
+        made[node] = first.setdefault(key, len(first))
+    return made

@@ -1,1 +1,4 @@
-"""Pass 4: the kernels of a softmax: the largest of its rows, and the shares that a product takes."""
+"""Pass 4: the kernels of a softmax: first the shares that a product takes, then the largest of each row.
+
+Both come before values are narrowed: it matters whether a program itself rounds the shares.
+"""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from math import inf, prod
 
-from tpusim.compiler.softmax.shares import has_kernel, is_plain_softmax
+from tpusim.compiler.softmax.shares import MATRIX, has_kernel, is_plain_softmax
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
+from tpusim.hardware.units import WORD_BITS
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.ops import ELEMENTWISE, IDEMPOTENT, PLAIN_PRODUCTS, RELAYOUTS
 from tpusim.semantics.combining import sole_opcode
@@ -41,7 +42,7 @@ def _replace(graph: Graph, node: Node, target: Target) -> None:
     if [node.attributes["dimensions"][d] for d in _big(operand)] != others:
         return
     size = row.array.dimensions[along]
-    if not 0 < size <= _LONGEST or len(_big(row)) <= _MATRIX or _is_made_again(row, node, target):
+    if not 0 < size <= _LONGEST or len(_big(row)) <= MATRIX or _is_made_again(row, node, target):
         return
     whole = WindowDimension(2 * size - 1, 1, size - 1, size - 1)
     window = Window(tuple(whole if d == along else WindowDimension(1) for d in range(row.array.rank)))
@@ -51,9 +52,6 @@ def _replace(graph: Graph, node: Node, target: Target) -> None:
 
 _LONGEST = 8192
 """Elements of a row that a kernel still sees as a whole."""
-
-_MATRIX = 2
-"""Dimensions of a matrix."""
 
 
 def _big(node: Node) -> list[int]:
@@ -85,7 +83,7 @@ def _is_made_again(row: Node, wide: Node, target: Target) -> bool:
 
 
 def _are_for_product(made: Node) -> bool:
-    """Return whether a product takes what is made of a node element by element, in whatever places and no narrower."""
+    """Return whether a product takes what is made of a node element by element or moved, and no narrower."""
     todo = list(made.users)
     seen = set(todo)
     while todo:
@@ -130,7 +128,7 @@ def has_long_rows(window: Node, product: Node) -> bool:
     sublanes, up to 2,816 are, and 3,072 are not; where the product sums over 64 elements up to 3,072, and 4,096 are
     not. Of 16 bits 4,096 are as well.
     """
-    if window.array.dtype.bits < _WIDE_BITS:
+    if window.array.dtype.bits < WORD_BITS:
         return False
     if goes_along_lanes(window):
         most = _LONGEST_OF_LANES
@@ -141,7 +139,6 @@ def has_long_rows(window: Node, product: Node) -> bool:
 
 
 _LONGEST_OF_LANES, _LONGEST_OF_SUBLANES, _LONGEST_NARROW, _NARROW = 4096, 2816, 3072, 64
-_WIDE_BITS = 32
 
 
 def _row_and_columns(window: Node) -> tuple[int, int]:

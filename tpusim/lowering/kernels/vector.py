@@ -293,11 +293,11 @@ def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation:
     same_tiles = (source.layout.tiles if source.layout else ()) == (target.layout.tiles if target.layout else ())
     if opcode in RESHAPES:
         # With equal minor dimensions only major ones are renamed, and no element leaves its register.
-        same = source.dimensions[-2:] == target.dimensions[-2:]
-        ends = {source.dimensions[-1:], target.dimensions[-1:]}
-        # Rows of whole registers are split or joined: what lay in the lanes of others goes to their sublanes.
-        splits = len(ends) == 2 and all(end and end[0] % lanes == 0 for end in ends)
-        return "" if same and same_tiles else "sublane_swap" if splits else "retile"
+        if source.dimensions[-2:] == target.dimensions[-2:] and same_tiles:
+            return ""
+        # Rows of whole lanes are split or joined: what lay in other registers of a row goes to other sublanes.
+        rows = [shape.dimensions[minor_to_major(shape)[0]] if shape.rank else 1 for shape in (source, target)]
+        return "sublane_swap" if rows[0] != rows[1] and not any(row % lanes for row in rows) else "retile"
     before = minor_to_major(source)[:2]
     after = tuple(permutation[d] for d in minor_to_major(target)[:2])
     # Between lanes only the cross-lane unit can move anything.
