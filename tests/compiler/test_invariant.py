@@ -24,6 +24,12 @@ twice {{
   e = f32[4,8] exponential(a)
   ROOT d = f32[4,8] add(e, e)
 }}
+
+chance {{
+  a = f32[] parameter(0)
+  h = f32[] constant(1)
+  ROOT r = f32[] rng(a, h), distribution=rng_uniform
+}}
 """
 LOOP = """
 body {{
@@ -138,10 +144,19 @@ STAY = {
     "d = f32[4,8] broadcast(b), dimensions={1}  g = f32[4,8] multiply(a, half)  m = f32[4,8] add(d, g)",
     "numbers by chance": "low = f32[] constant(0)  high = f32[] constant(1)  "
     "m = f32[4,8] rng(low, high), distribution=rng_uniform",
+    "what applies such": "m = f32[4,8] map(x), dimensions={0,1}, to_apply=chance",
+    "what has as many elements as a number says": "a = f32[<=4,8] set-dimension-size(x, n), dimensions={0}  "
+    "b = f32[8] reduce(a, zero), dimensions={0}, to_apply=sum  m = f32[4,8] broadcast(b), dimensions={1}",
+    "a product larger than its operands": "a = f32[8,8] dot(y, y), lhs_contracting_dims={}, rhs_contracting_dims={}  "
+    "b = f32[4,8] slice(a), slice={[0:4],[0:8]}  m = f32[4,8] add(b, half)",
+    "what a barrier hands on": "a = (f32[4,8]) tuple(x)  b = (f32[4,8]) opt-barrier(a)  "
+    "d = f32[4,8] get-tuple-element(b), index=0  m = f32[4,8] add(d, half)",
     "what does something": 'm = f32[4,8] custom-call(x), custom_call_target="f", custom_call_has_side_effect=true',
     "where other arrays lie": 'a = f32[4,8] tanh(x)  b = f32[4,8] custom-call(c), custom_call_target="MoveToHost"  '
     'd = f32[4,8] custom-call(b), custom_call_target="MoveToDevice"  m = f32[4,8] add(a, d)',
     "a sum over devices": "m = f32[4,8] all-reduce(x), replica_groups={}, to_apply=sum",
+    "what is made of constants": "a = f32[] power(zero, two)  b = f32[] clamp(a, a, a)  g = f32[4,8] broadcast(b), "
+    "dimensions={}  m = f32[4,8] add(g, half)",
     "a mark": 'm = f32[4,8] custom-call(x), custom_call_target="Sharding"',
     "what waits": "m = f32[4,8] tanh(x), control-predecessors={half}",
     "what others wait for": "early = f32[4,8] tanh(x)  late = f32[4,8] sine(c), control-predecessors={early}  "
@@ -153,6 +168,18 @@ STAY = {
 def test_everything_else_stays(case):
     """What changes from trip to trip, what would fill memory, and what does something besides."""
     assert moved(program(STAY[case])) == []
+
+
+def test_what_only_an_effect_takes_leaves():
+    """It is needed as what the result takes."""
+    effect = 'g = f32[4,8] custom-call(a), custom_call_target="f", custom_call_has_side_effect=true'
+    assert moved(program(f"a = f32[4,8] tanh(x)  {effect}  m = f32[4,8] add(half, half)")) == ["tanh"]
+
+
+def test_a_body_that_ends_in_no_tuple_is_left():
+    """It is not known which of its elements stay the same."""
+    text = program(TANH).replace("tuple(next, sum, x, y, n)", 'custom-call(next, sum, x, y, n), custom_call_target="f"')
+    assert moved(text) == []
 
 
 @pytest.mark.parametrize("case", ["what is larger", "a sum of what stays"])

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from tpusim.compiler.flatten import arrays_in, tuple_as
 from tpusim.compiler.kernels.places import BEFORE
 from tpusim.compiler.simplify.loops import short_loops
-from tpusim.compiler.simplify.states import OF_ELEMENTS, is_taken_apart
+from tpusim.compiler.simplify.states import OF_ELEMENTS
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import HOISTED_WITH_OPERANDS, HOISTED_WITH_USERS
@@ -52,7 +52,7 @@ def _may_be_left(draft: Draft, loop: Node) -> bool:
     if body.root.opcode != "tuple" or any(not isinstance(one.shape, ArrayShape) for one in body.root.operands):
         return False
     # Where arrays lie is said of a place in the program.
-    return not any(node.opcode == "domain" or states_memory(node.attributes) for node in body.order())
+    return not any(states_memory(node.attributes) for node in body.order())
 
 
 def _move_out(graph: Graph, loop: Node) -> None:
@@ -95,16 +95,16 @@ def _invariant(body: Graph) -> dict[Node, list[Node]]:
 
 def _only_computes(body: Graph, node: Node) -> bool:
     does_something = body.acts(node) or any(body.draft.graphs[name].effects for name in node.called)
-    if does_something or node.is_dynamic or BEFORE in node.attributes:
-        return False
-    # What makes several arrays leaves by those that are taken out of its result, or stays.
-    return isinstance(node.shape, ArrayShape) or node.opcode in HOISTED_WITH_USERS or is_taken_apart(body, node)
+    return not (does_something or node.is_dynamic or BEFORE in node.attributes)
 
 
-def _leaving(body: Graph, same: dict[Node, list[Node]]) -> list[Node]:
-    """Return what may leave a loop, in its order: what is not larger than what it is made of, and takes such alone."""
-    found: dict[Node, None] = {}
-    # The bytes of the elements that it is made of, however far back; those of one are counted as often as it is taken.
+def _leaving(body: Graph, same: dict[Node, list[Node]]) -> dict[Node, int]:
+    """Return what may leave a loop, in its order: what is not larger than what it is made of, and takes such alone.
+
+    With each stand the bytes of the elements that it is made of, however far back; those of one count as often as it is
+    taken.
+    """
+    found: dict[Node, int] = {}
     made_of: dict[Node, int] = {}
     for node, operands in same.items():
         size, taken = logical_bytes(node.shape), dict.fromkeys(operands)
@@ -114,8 +114,8 @@ def _leaving(body: Graph, same: dict[Node, list[Node]]) -> list[Node]:
         is_small = size <= sum(logical_bytes(operand.shape) for operand in operands)
         takes_others = node.opcode in HOISTED_WITH_OPERANDS and size <= made_of[node]
         if is_given or (is_alone and is_small) or (takes_others and _is_free(body, taken, same)):
-            found[node] = None
-    return list(found)
+            found[node] = made_of[node]
+    return found
 
 
 def _is_free(body: Graph, taken: Iterable[Node], same: Collection[Node]) -> bool:
@@ -132,9 +132,10 @@ def _is_worth(body: Graph, node: Node) -> bool:
     return node.opcode not in HOISTED_WITH_USERS and isinstance(node.shape, ArrayShape) and not is_mark
 
 
-def _needed(body: Graph, leaving: Collection[Node]) -> list[Node]:
+def _needed(body: Graph, leaving: dict[Node, int]) -> list[Node]:
     """Return those that leave a loop and are taken by what stays in it."""
-    gone = {node for node in leaving if _is_worth(body, node)}
+    # What is made of constants alone is as well known inside.
+    gone = {node for node, size in leaving.items() if size and _is_worth(body, node)}
     ends = {body.root, *body.effects, *body.callers}
     found: list[Node] = []
     stay: set[Node] = set()

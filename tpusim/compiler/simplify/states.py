@@ -37,7 +37,7 @@ def _shrink(graph: Graph, loop: Node, alike: Alike) -> bool:
     body, condition = (graph.draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
     state, result = loop.operands[0], body.root
     sides = [(graph, loop), *((inner, inner.parameters[0]) for inner in (body, condition))]
-    if state.opcode != "tuple" or result.opcode != "tuple" or not all(is_taken_apart(*side) for side in sides):
+    if state.opcode != "tuple" or result.opcode != "tuple" or not all(_is_taken_apart(*side) for side in sides):
         return False
     # Elements of one number are the same; nothing has shown yet that those are not which begin as one.
     numbers = [state.operands.index(one) for one in state.operands]
@@ -63,7 +63,7 @@ def _shrink(graph: Graph, loop: Node, alike: Alike) -> bool:
     return True
 
 
-def is_taken_apart(graph: Graph, node: Node) -> bool:
+def _is_taken_apart(graph: Graph, node: Node) -> bool:
     """Return whether only elements of a tuple are used."""
     return node is not graph.root and all(user.opcode == "get-tuple-element" for user in node.users)
 
