@@ -354,7 +354,6 @@ def test_what_a_loop_carries_on_lies_where_nothing_is_read_any_more(made, carrie
 
 
 def test_an_array_that_a_barrier_hands_on_is_still_the_callers():
-    """And so is what a loop hands on as it is."""
     barrier = """
   x = f32[64,128] parameter(0)
   y = f32[64,128] parameter(1)
@@ -368,6 +367,9 @@ def test_an_array_that_a_barrier_hands_on_is_still_the_callers():
   ROOT out = (f32[64,128], f32[64,128]) tuple(d, b)
 """
     assert [i.opcode for i in compiled(barrier).entry].count("copy") == 2
+
+
+def test_an_array_that_a_loop_hands_on_as_it_is_is_still_the_callers():
     updated = LOOP.replace(
         "ROOT out = f32[64,128] get-tuple-element(end), index=1",
         "kept = f32[64,128] get-tuple-element(end), index=2\n  u = f32[8,128] parameter(2)\n"

@@ -13,6 +13,8 @@ from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
 STATE = "(s32[], f32[64,128,2], f32[64,128,8])"
+STAYS = ', frontend_attributes={_xla_disable_loop_instr_hoisting="true"}'
+"""Without it the running sums would not be computed in the loop at all."""
 
 
 def text_of(handed="x", read="x", twice=False, after=False):
@@ -21,9 +23,9 @@ def text_of(handed="x", read="x", twice=False, after=False):
     ``handed`` is what the body hands on in place of the array, ``read`` what it reads beside it; ``twice`` runs the
     body in two loops, ``after`` uses the array that comes out.
     """
-    loops = f"  l = {STATE} while(t), condition=less, body=body\n"
+    loops = f"  l = {STATE} while(t), condition=less, body=body{STAYS}\n"
     if twice:
-        loops = loops.replace("  l", "  k") + f"  l = {STATE} while(k), condition=less, body=body\n"
+        loops = loops.replace("  l", "  k") + f"  l = {STATE} while(k), condition=less, body=body{STAYS}\n"
     root = "y" if not after else "z"
     return f"""HloModule m
 sum {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }}
@@ -100,3 +102,49 @@ def test_the_result_is_the_same(made, expected):
     inputs = [np.random.default_rng(1).standard_normal(p.shape.dimensions, "f4") for p in plain.entry.parameters]
     one, other = (execute(m, inputs) for m in (plain, module))
     np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+TRANSPOSED = """HloModule m
+less {
+  q = (s32[], f32[256,128], f32[128,256]) parameter(0)
+  i = s32[] get-tuple-element(q), index=0
+  n = s32[] constant(3)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+body {
+  q = (s32[], f32[256,128], f32[128,256]) parameter(0)
+  i = s32[] get-tuple-element(q), index=0
+  x = f32[256,128] get-tuple-element(q), index=1
+  y = f32[128,256] get-tuple-element(q), index=2
+  e = s32[] constant(1)
+  j = s32[] add(i, e)
+  a = f32[128,256] transpose(x), dimensions={1,0}
+  s = f32[128,256] sine(y)
+  d = f32[128,256] add(s, a)
+  v = f32[256,128] transpose(d), dimensions={1,0}
+  b = f32[256,128] add(v, x)
+  w = f32[128,256] transpose(b), dimensions={1,0}
+  ROOT t = (s32[], f32[256,128], f32[128,256]) tuple(j, x, END)
+}
+ENTRY e {
+  x = f32[256,128] parameter(0)
+  y = f32[128,256] parameter(1)
+  i = s32[] constant(0)
+  t = (s32[], f32[256,128], f32[128,256]) tuple(i, x, y)
+  l = (s32[], f32[256,128], f32[128,256]) while(t), condition=less, body=body
+  ROOT r = f32[128,256] get-tuple-element(l), index=2
+}
+"""
+
+
+@pytest.mark.parametrize(("end", "expected"), [("d", ["e"]), ("w", ["body", "body"])])
+def test_what_a_loop_reads_transposed_is_copied_before_it(end, expected):
+    """Behind the bitcast that a transpose is; not where the loop reads it in a second order as well."""
+    text = TRANSPOSED.replace("END", end)
+    module = compiled(text, "layouts")
+    assert check(module) == []
+    assert [c.name for c in module.computations for i in c if i.opcode == "copy"] == expected
+    x, y = (np.random.default_rng(1).standard_normal(shape, "f4") for shape in ((256, 128), (128, 256)))
+    plain = parse_module(SourceText("m", text))
+    for made in (module, compiled(text)):
+        np.testing.assert_array_equal(execute(made, [x, y]), execute(plain, [x, y]))

@@ -27,6 +27,7 @@ from tpusim.compiler.place.run import place
 from tpusim.compiler.reshapes import move_reshapes
 from tpusim.compiler.scatter import scatter_sums
 from tpusim.compiler.schedule import follow_what_is_stated, schedule
+from tpusim.compiler.simplify.invariant import move_invariants
 from tpusim.compiler.simplify.run import simplify
 from tpusim.compiler.softmax.rows import make_row_windows
 from tpusim.compiler.softmax.shares import divide_behind_products
@@ -44,6 +45,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("flatten", flatten),
     ("host-memory", name_moves),
     ("simplify", simplify),
+    ("invariant", move_invariants),
     ("loop-sums", sum_behind_loops),
     ("selections", select_locally),
     ("reshapes", move_reshapes),

@@ -497,6 +497,12 @@ KEEPS_FLOATS: Final = PASSES_ON | PRODUCTS | HAS_EFFECTS | WRITTEN_OUT | _named(
 EXPENSIVE: Final = PRODUCTS | _named("reduce-window")
 """Never computed twice in order to save memory traffic."""
 
+HOISTED_WITH_USERS: Final = VIEWS | RESHAPES | _named("broadcast constant iota reverse slice transpose tuple")
+"""Leave a loop only with what takes them (XLA, WhileLoopInvariantCodeMotion): alone they cost nothing, or little."""
+
+HOISTED_WITH_OPERANDS: Final = PRODUCTS | _named("gather reduce reduce-window")
+"""Leave a loop with all that they are made of, however large: less comes of it, or it takes long."""
+
 SLICES: Final = _named("dynamic-slice slice")
 """The result is a part of the operand."""
 

@@ -130,25 +130,33 @@ def _copy_before(draft: Draft, graph: Graph, loop: Node, at: int) -> None:
     is_unchanged = body.root.opcode == "tuple" and body.root.operands[at] in inside
     if not (are_elements and is_unchanged) or condition.parameters[0].takers(at):
         return
-    copies = [user for taker in inside for user in taker.users if user is not body.root]
-    shapes = {copy.shape for copy in copies}
-    if len(shapes) != 1 or any(copy.opcode != "copy" for copy in copies):
+    ways = [_way_to_copy(body, user) for taker in inside for user in taker.users if user is not body.root]
+    if len({tuple(node.shape for node in way) for way in ways}) != 1 or not ways[0]:
         return
     if sum(operand in inside for operand in body.root.operands) > 1:
         return
-    (shape,) = shapes
+    shape = ways[0][-1].shape
     state = graph.own(loop.operands[0], loop)
-    before = state.operands[at]
+    made = before = state.operands[at]
     for taker in behind:
         graph.replace(taker, before)
-    made = graph.add("copy", shape, [before], like=copies[0])
+    for node in ways[0]:
+        made = graph.add(node.opcode, node.shape, [made], like=node)
     state.take([*state.operands[:at], made, *state.operands[at + 1 :]])
     for whole in (state, loop, body.root, body.parameters[0], condition.parameters[0]):
         whole.shape = _with_element(whole.shape, at, shape)
     for taker in inside:
         taker.shape = shape
-    for copy in copies:
-        body.replace(copy, copy.operands[0])
+        for way in [way for way in ways if way[0].operands == [taker]]:
+            body.replace(way[-1], taker)
+
+
+def _way_to_copy(body: Graph, node: Node) -> list[Node]:
+    """Return bitcasts from a node on, each for the next alone, and the copy behind them; nothing if there is none."""
+    way = [node]
+    while way[-1].opcode == "bitcast" and len(way[-1].users) == 1 and way[-1] is not body.root:
+        way += way[-1].users
+    return way if way[-1].opcode == "copy" else []
 
 
 def _with_element(whole: Shape, at: int, shape: Shape) -> TupleShape:

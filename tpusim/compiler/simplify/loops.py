@@ -29,7 +29,16 @@ def unroll_short_loops(draft: Draft) -> None:
 
 
 def _counts(draft: Draft) -> dict[Graph, dict[Node, int]]:
-    """Return how often loops run, by graph, of those that run once or never and do not have to stay."""
+    """Return the short loops that do not have to stay."""
+    found = {
+        graph: {loop: trips for loop, trips in counts.items() if _goes(draft, loop, trips)}
+        for graph, counts in short_loops(draft).items()
+    }
+    return {graph: counts for graph, counts in found.items() if counts}
+
+
+def short_loops(draft: Draft) -> dict[Graph, dict[Node, int]]:
+    """Return how often loops run, by graph, of those that are known to run once or never."""
     loops = {graph: [node for node in graph.order() if node.opcode == "while"] for graph in draft.reachable()}
     if not any(loops.values()):
         return {}
@@ -41,7 +50,7 @@ def _counts(draft: Draft) -> dict[Graph, dict[Node, int]]:
             loop = context.computation[node.name]
             trips = trips_from(module, loop, context.known_of(loop.operands), budget, tried=2)
             # Where the text states another number it is kept for that.
-            if trips in (0, 1) and loop.backend_config.known_trip_count in (None, trips) and _goes(draft, node, trips):
+            if trips in (0, 1) and loop.backend_config.known_trip_count in (None, trips):
                 found.setdefault(graph, {})[node] = trips
     return found
 

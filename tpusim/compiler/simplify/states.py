@@ -15,7 +15,7 @@ from tpusim.compiler.simplify.merge import Alike, is_elided
 from tpusim.draft import Draft, Graph, Node
 from tpusim.shapes.shape import TupleShape
 
-_OF_ELEMENTS = frozenset({"origin", "sharding"})
+OF_ELEMENTS = frozenset({"origin", "sharding"})
 """Attributes that say something of each element of a tuple."""
 
 
@@ -56,7 +56,7 @@ def _shrink(graph: Graph, loop: Node, alike: Alike) -> bool:
     result.take([])
     for own, node in sides:
         node.shape = shape
-        node.attributes = {key: value for key, value in node.attributes.items() if key not in _OF_ELEMENTS}
+        node.attributes = {key: value for key, value in node.attributes.items() if key not in OF_ELEMENTS}
         # What is read no more is dropped.
         own.order()
     return True
