@@ -354,6 +354,7 @@ def test_what_a_loop_carries_on_lies_where_nothing_is_read_any_more(made, carrie
 
 
 def test_an_array_that_a_barrier_hands_on_is_still_the_callers():
+    """What is written in place of it is written in a copy."""
     barrier = """
   x = f32[64,128] parameter(0)
   y = f32[64,128] parameter(1)
@@ -370,6 +371,7 @@ def test_an_array_that_a_barrier_hands_on_is_still_the_callers():
 
 
 def test_an_array_that_a_loop_hands_on_as_it_is_is_still_the_callers():
+    """So that an update after the loop is made in a copy."""
     updated = LOOP.replace(
         "ROOT out = f32[64,128] get-tuple-element(end), index=1",
         "kept = f32[64,128] get-tuple-element(end), index=2\n  u = f32[8,128] parameter(2)\n"
