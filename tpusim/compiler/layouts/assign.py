@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from tpusim.compiler.host.held import is_to_host
-from tpusim.compiler.layouts.bitcasts import carried_order, is_bitcast, stays
+from tpusim.compiler.layouts.bitcasts import carried_orders, is_bitcast, stays
 from tpusim.compiler.layouts.loops import copy_before_loops
 from tpusim.compiler.layouts.orders import (
     Order,
@@ -385,10 +385,10 @@ def _reshape(self: _Assignment, node: Node) -> Order:
     """What moves no element keeps them where they are; what does makes what is wanted, or pads least."""
     operand = node.operands[0]
     self.settled(operand)
-    kept = carried_order(operand.array, node.array.dimensions)
-    # What is gathered keeps its rows on the way to other dimensions.
-    if kept is not None and (operand.opcode == "gather" or stays(operand.array, laid_out(node.array, kept, self.chip))):
-        return kept
+    for kept in carried_orders(operand.array, node.array.dimensions):
+        # What is gathered keeps its rows on the way to other dimensions.
+        if operand.opcode == "gather" or stays(operand.array, laid_out(node.array, kept, self.chip)):
+            return kept
     return self.free(node)
 
 
