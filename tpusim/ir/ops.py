@@ -356,6 +356,9 @@ REARRANGES: Final = _named(
 )
 """Elements of arrays at other places: of one array of one element that is the array itself."""
 
+PUTS_TOGETHER: Final = _named("concatenate pad")
+"""The result has all of one operand beside something else."""
+
 MOVES_ONLY: Final = (
     FREE | REARRANGES | _named("bitcast-convert convert custom-call dynamic-update-slice fusion gather iota")
 )

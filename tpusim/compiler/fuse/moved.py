@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tpusim.draft import Node
-from tpusim.ir.ops import ELEMENTWISE, HANDED_IN, IN_PLACE, PRODUCTS, RESHAPES
+from tpusim.ir.ops import ELEMENTWISE, HANDED_IN, RESHAPES
 
 
 def takes_moved(product: Node) -> bool:
@@ -23,7 +23,7 @@ def takes_moved(product: Node) -> bool:
     todo, seen = list(product.operands), set(product.operands)
     while todo:
         node = todo.pop().source
-        if _is_cut_from_copy(node) or (node.opcode == "copy" and (turns_registers(node) or _is_of_part(node))):
+        if _is_cut_from_copy(node) or (node.opcode == "copy" and turns_registers(node)):
             return True
         # What is computed of it element by element is computed as the product takes it in.
         if node.opcode in ELEMENTWISE:
@@ -39,18 +39,8 @@ def turns_registers(copy: Node) -> bool:
     Of copies before products in programs compiled ahead of time (v3 to v7x, several versions of libtpu) all 106 that
     leave the lanes as they are are made in the kernel of the product, and none of 36 others.
     """
-    return _keeps_lanes(copy) and copy.operands[0].source.opcode in HANDED_IN | IN_PLACE | PRODUCTS
-
-
-def _keeps_lanes(copy: Node) -> bool:
     (operand,) = copy.operands
     return len({node.array.actual_layout.minor_to_major[:1] for node in (copy, operand)}) == 1
-
-
-def _is_of_part(copy: Node) -> bool:
-    """Return whether a copy lays out anew what is cut out of an array that something else has laid out."""
-    part = copy.operands[0].source
-    return part.opcode == "slice" and _keeps_lanes(copy) and part.operands[0].opcode in _LAID_OUT
 
 
 _LAID_OUT = HANDED_IN | RESHAPES

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from tpusim.compiler.host.held import is_to_host
-from tpusim.compiler.layouts.bitcasts import carried_order, is_bitcast, stays
+from tpusim.compiler.layouts.bitcasts import carried_orders, is_bitcast, stays
 from tpusim.compiler.layouts.loops import Rows, copy_before_loops, order_of_taken, order_of_written, rows_of
 from tpusim.compiler.layouts.orders import (
     Order,
@@ -51,6 +51,7 @@ from tpusim.ir.ops import (
     LAID_OUT_FREELY,
     LINEAR_ALGEBRA,
     PLAIN_PRODUCTS,
+    PUTS_TOGETHER,
     RELAYOUTS,
     SORTS,
 )
@@ -128,6 +129,8 @@ class _Assignment:
         self.chip = target.chip
         self.wanted: dict[Node, Order] = {}
         self.order: dict[Node, Order] = {}
+        # What is made in the order that is wanted, whatever it is made of.
+        self.firm: set[Node] = set()
 
     def run(self) -> None:
         nodes = self.graph.order()
@@ -162,7 +165,10 @@ class _Assignment:
         """Note what a node wants of its operands, unless a later user has said so already."""
         for operand, order in self._wants(node):
             if isinstance(operand.shape, ArrayShape) and operand.shape.rank > 1:
-                self.wanted.setdefault(operand, order)
+                is_wanted = self.wanted.setdefault(operand, order) == order
+                is_firm = node in self.firm or _is_put_together(operand, node)
+                if is_wanted and is_firm and operand.opcode in FUSES_INTO_USERS:
+                    self.firm.add(operand)
 
     def _wants(self, node: Node) -> Iterable[tuple[Node, Order]]:
         if node.opcode in PLAIN_PRODUCTS:
@@ -275,6 +281,17 @@ class _Assignment:
             self._set(twin, order)
         return twin
 
+    def taken(self, operand: Node, order: Order) -> Node:
+        """Return an operand of a product in that order: what the product converts itself is brought to it before that.
+
+        With its lanes as they are the product lays it out anew as well, and the narrow array is all that is read.
+        """
+        if not _is_converted_by_products(operand) or self.order[operand][0] != order[0]:
+            return self.ordered(operand, order)
+        made = self.graph.clone(operand, [self.taken(operand.operands[0], order)])
+        self._set(made, order)
+        return made
+
     def settled(self, operand: Node) -> Order:
         """Return the order of an operand, which is the one that pads least if nobody has asked for another."""
         if operand not in self.order:
@@ -312,12 +329,40 @@ def _rank(node: Node) -> int:
     return node.shape.rank if isinstance(node.shape, ArrayShape) else -1
 
 
+def _is_put_together(operand: Node, product: Node) -> bool:
+    """Return whether a product that has to have an operand laid out anew puts it together from what lies so already.
+
+    Source: as below, with keys of two halves, of two arrays, and with room behind them.
+    """
+    if product.opcode not in PLAIN_PRODUCTS or operand.opcode not in PUTS_TOGETHER:
+        return False
+    default = tuple(reversed(range(operand.array.rank)))
+    sides = zip(product.operands, product_sides(product), strict=False)
+    return any(one is operand and not has.fit(default) for one, has in sides)
+
+
+def _is_converted_by_products(node: Node) -> bool:
+    """Return whether a node is made of an array of bytes, or less, by conversions alone.
+
+    Source: 40 products of keys that are computed, with heads behind positions, compiled ahead of time for v5e (libtpu
+    0.0.52): of s4, u4, s8, u8, pred and two types of f8 they are converted in the product, of s16, f16, s32 and f32 in
+    a kernel before it.
+    """
+    is_converted = node.opcode == "convert"
+    while node.opcode == "convert":
+        (node,) = node.operands
+    return is_converted and node.array.dtype.bits <= _BYTE
+
+
+_BYTE = 8
+
+
 def _product(self: _Assignment, node: Node) -> Order:
     sides = product_sides(node)
     operands = list(node.operands)
     for at, (operand, has) in enumerate(zip(operands[:2], sides, strict=False)):
         if not has.fit(self.settled(operand)):
-            operands[at] = self.ordered(operand, self._product_order(operand.array, has))
+            operands[at] = self.taken(operand, self._product_order(operand.array, has))
     node.take(operands)
     wanted, made = self.wanted.get(node), sides[2]
     if node.opcode == "dot":
@@ -333,7 +378,7 @@ def _follow(self: _Assignment, node: Node) -> Order:
     if known:
         largest = max(known, key=lambda operand: operand.array.element_count * operand.array.dtype.bits)
         order = self.order[largest]
-        if wanted and any(self.order[operand] == wanted for operand in known):
+        if wanted and (node in self.firm or any(self.order[operand] == wanted for operand in known)):
             order = wanted
         elif wanted and largest.opcode not in FUSES_INTO_USERS:
             # A copy of what no kernel of this makes is needed in any case, and best where there is less to go through.
@@ -393,10 +438,10 @@ def _reshape(self: _Assignment, node: Node) -> Order:
     self.settled(operand)
     if operand.opcode == "dynamic-slice" and len(node.operands) == 1:
         operand = _row_in_order(self, node, operand)
-    kept = carried_order(operand.array, node.array.dimensions)
-    # What is gathered keeps its rows on the way to other dimensions.
-    if kept is not None and (operand.opcode == "gather" or stays(operand.array, laid_out(node.array, kept, self.chip))):
-        return kept
+    for kept in carried_orders(operand.array, node.array.dimensions):
+        # What is gathered keeps its rows on the way to other dimensions.
+        if operand.opcode == "gather" or stays(operand.array, laid_out(node.array, kept, self.chip)):
+            return kept
     return self.free(node)
 
 

@@ -24,7 +24,7 @@ def is_bitcast(node: Node) -> bool:
     if node.opcode == "transpose":
         order = tuple(node.attributes["dimensions"][d] for d in after.layout.minor_to_major)
         return order == before.layout.minor_to_major and before.layout.tiles == after.layout.tiles
-    return carried_order(before, after.dimensions) == after.layout.minor_to_major and stays(before, after)
+    return after.layout.minor_to_major in carried_orders(before, after.dimensions) and stays(before, after)
 
 
 def stays(before: ArrayShape, after: ArrayShape) -> bool:
@@ -60,26 +60,27 @@ def is_linear(array: ArrayShape) -> bool:
     return len(array.layout.tiles) == 1 and all(size == 1 for size in (*rows, *array.layout.tiles[0][:-1]))
 
 
-def carried_order(array: ArrayShape, sizes: Sequence[int]) -> Order | None:
-    """Return the order in which an array of other sizes has the elements where this one has them, if there is one.
+def carried_orders(array: ArrayShape, sizes: Sequence[int]) -> list[Order]:
+    """Return the orders in which an array of other sizes has the elements where this one has them, if there are any.
 
-    Tiles left aside: dimensions that are joined must lie one round the other.
+    Tiles left aside: dimensions that are joined must lie one round the other. Those of size 1 may lie beside what they
+    stand beside, or outside of all.
     """
     assert array.layout is not None
     if 0 in array.dimensions:
         # No element lies anywhere: any order has them all.
-        return tuple(reversed(range(len(sizes))))
+        return [tuple(reversed(range(len(sizes))))]
     big = [d for d in reversed(array.layout.minor_to_major) if array.dimensions[d] != 1]
     place = {d: at for at, d in enumerate(big)}
     groups = []
     for before, after in _common_factors(array.dimensions, sizes):
         places = [place[d] for d in before if d in place]
         if places != list(range(places[0], places[0] + len(places)) if places else []):
-            return None
+            return []
         groups.append((places[0] if places else -1, after))
-    # What has size 1 goes outside, where it changes nothing.
     major_to_minor = [d for _, after in sorted(groups, key=lambda group: group[0]) for d in after]
-    return tuple(reversed(major_to_minor))
+    outside = sorted(major_to_minor, key=lambda d: sizes[d] != 1)
+    return [tuple(reversed(order)) for order in (major_to_minor, outside)]
 
 
 def _common_factors(one: Sequence[int], other: Sequence[int]) -> list[tuple[list[int], list[int]]]:
