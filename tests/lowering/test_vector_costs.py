@@ -88,6 +88,14 @@ CUTS = {
     # The same as that swap, under another name: 64 groups of eight rows of eight registers.
     "split into heads": ("f32[512,1024]", "f32[512,8,128]", "reshape(%a)", 512, "sublane_swap"),
     "heads joined": ("f32[512,8,256]", "f32[512,2048]", "reshape(%a)", 1024, "sublane_swap"),
+    # The lanes stay: only rows of eight sublanes are named anew.
+    "heads of columns": (
+        "f32[128,512]{0,1:T(8,128)}",
+        "f32[128,4,128]{0,2,1:T(8,128)}",
+        "reshape(%a)",
+        64,
+        "retile",
+    ),
     "copy": (MATRIX, MATRIX, "copy(%a)", 0, None),
     "copy to other tiles": (MATRIX, MATRIX + "{1,0:T(4,128)}", "copy(%a)", 32, "retile"),
     "copy to columns": (MATRIX, MATRIX + "{0,1:T(8,128)}", "copy(%a)", 64, "transpose"),

@@ -295,9 +295,11 @@ def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation:
         # With equal minor dimensions only major ones are renamed, and no element leaves its register.
         if source.dimensions[-2:] == target.dimensions[-2:] and same_tiles:
             return ""
-        # Rows of whole lanes are split or joined: what lay in other registers of a row goes to other sublanes.
-        rows = [shape.dimensions[minor_to_major(shape)[0]] if shape.rank else 1 for shape in (source, target)]
-        return "sublane_swap" if rows[0] != rows[1] and not any(row % lanes for row in rows) else "retile"
+        lanes_of = [shape.dimensions[minor_to_major(shape)[0]] if shape.rank else 1 for shape in (source, target)]
+        ends = [shape.dimensions[-1] if shape.rank else 1 for shape in (source, target)]
+        # Rows of whole registers are split or joined: what lay in the lanes of others goes to their sublanes.
+        splits = lanes_of[0] != lanes_of[1] and ends[0] != ends[1] and not any(end % lanes for end in ends)
+        return "sublane_swap" if splits else "retile"
     before = minor_to_major(source)[:2]
     after = tuple(permutation[d] for d in minor_to_major(target)[:2])
     # Between lanes only the cross-lane unit can move anything.
