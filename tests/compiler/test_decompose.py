@@ -386,6 +386,30 @@ def test_a_number_scattered_by_narrow_indices_goes_to_one_place():
 ADDED, PUT = ADD, "add { a = f32[] parameter(0)  ROOT b = f32[] parameter(1) }"
 
 
+@pytest.mark.parametrize("vector", [",1", ""], ids=["one number each", "no vector"])
+@pytest.mark.parametrize(("per_row", "is_one_row"), [(31, False), (32, True)])
+def test_many_numbers_scattered_side_by_side_go_into_one_row(per_row, is_one_row, vector):
+    """A number outside its own row goes nowhere, though the array as one row has a place for it. Fewer stay."""
+    entry = f"""
+    i = s32[{per_row},33{vector}] parameter(0)
+    u = f32[{per_row},33] parameter(1)
+    x = f32[33,40] parameter(2)
+    ROOT out = f32[33,40] scatter(x, i, u), update_window_dims={{}}, inserted_window_dims={{1}},
+      scatter_dims_to_operand_dims={{1}}, input_batching_dims={{0}}, scatter_indices_batching_dims={{1}},
+      index_vector_dim=2, to_apply=add
+    """
+    _, made = decomposed(entry, ADD)
+    (scatter,) = (node for node in made.entry if node.opcode == "scatter")
+    assert (scatter.shape.rank == 1) == is_one_row
+    i = np.arange(per_row * 33, dtype=np.int32).reshape(per_row, 33) * 7 % 50 - 5
+    u, x = (np.float32(np.random.default_rng(7).integers(-99, 99, size)) for size in (i.shape, (33, 40)))
+    expected = x.copy()
+    rows = np.broadcast_to(np.arange(33), i.shape)
+    is_inside = (i >= 0) & (i < 40)
+    np.add.at(expected, (rows[is_inside], i[is_inside]), u[is_inside])
+    assert (values(made, i[..., None] if vector else i, u, x) == expected).all()
+
+
 @pytest.mark.parametrize("region", [ADDED, PUT])
 @pytest.mark.parametrize("update", ["broadcast(number), dimensions={}", "parameter(1)"])
 @pytest.mark.parametrize(("form", "scatters"), [("list", 0), ("two", 1), ("number", 1)])

@@ -152,28 +152,35 @@ def one_hot(build: Build, node: Node) -> Node | None:
 
 @decomposes("scatter")
 def scatter_points(build: Build, node: Node) -> Node | None:
-    """Many numbers, each with several indices, go into the array as one row, by one index each: -1 if outside."""
-    into = node.attributes["scatter_dims_to_operand_dims"]
+    """Many numbers, each with several indices, go into the array as one row, by one index each: -1 if outside.
+
+    What is gone through side by side is an index as well. Source: programs compiled ahead of time, sixteen side by
+    side of them (libtpu 0.0.52).
+    """
+    named = node.attributes
     if len(node.operands) != 3 or node.operands[1].array.dtype.name != "s32":
         return None
     target, indices, updates = node.operands
     sizes, count = target.array.dimensions, updates.array.element_count
-    # Places along all dimensions: no window is left, and nothing that is gone through side by side.
-    if not 2 <= len(sizes) == len(into) or count <= _MOST_POINTS or node.attributes["update_window_dims"]:
+    side_by_side = (named.get(key, ()) for key in ("input_batching_dims", "scatter_indices_batching_dims"))
+    by_batch = dict(zip(*side_by_side, strict=True))
+    into = named["scatter_dims_to_operand_dims"]
+    # Places along all dimensions: no window is left.
+    if not 2 <= len(sizes) == len(into) + len(by_batch) or count <= _MOST_POINTS or named["update_window_dims"]:
         return None
     if target.array.element_count > _MOST_PLACES:
         return None
-    rows, _ = index_rows(build, indices, node.attributes["index_vector_dim"], into, {})
-    columns = [build.reshape(build.slice(rows, 1, at, at + 1), count) for at in range(len(into))]
+    rows, along_all = index_rows(build, indices, named["index_vector_dim"], into, by_batch)
+    columns = [build.reshape(build.slice(rows, 1, at, at + 1), count) for at in range(len(along_all))]
     zero = build.splat(0, columns[0])
     place, tests = zero, []
     for d, size in enumerate(sizes):
-        along, bound = columns[into.index(d)], build.splat(size, zero)
+        along, bound = columns[along_all.index(d)], build.splat(size, zero)
         tests += [build.compare("GE", along, zero), build.compare("LT", along, bound)]
         place = build.apply("add", build.apply("multiply", place, bound), along)
     place = build.apply("select", reduce(partial(build.apply, "and"), tests), place, build.splat(-1, zero))
     operands = [build.reshape(target, target.array.element_count), place, build.reshape(updates, count)]
-    return build.reshape(build.scatter(operands, node.attributes["to_apply"]), *sizes)
+    return build.reshape(build.scatter(operands, named["to_apply"]), *sizes)
 
 
 _MOST_POINTS = 1023
