@@ -154,6 +154,10 @@ class Graph:
         self.effects = [node for node in self.effects if node not in nodes]
         self.callers = [node for node in self.callers if node not in nodes]
 
+    def is_element(self, node: Node) -> bool:
+        """Return whether a node is an element of the tuple that is the only parameter: one that a loop carries."""
+        return node.opcode == "get-tuple-element" and node.operands == self.parameters
+
     def acts(self, node: Node) -> bool:
         """Return whether a node does something besides what it computes."""
         if node.opcode not in CONTROL_FLOW:

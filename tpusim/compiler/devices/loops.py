@@ -51,13 +51,9 @@ def _added_up(body: Graph, at: int) -> Node | None:
         return None
     for before, other in (added.operands, reversed(added.operands)):
         is_alone = body.parameters[0].takers(at) == [before] and list(before.users) == [added]
-        if _is_element(body, before) and is_alone:
+        if body.is_element(before) and is_alone:
             return _summed(body, other, added)
     return None
-
-
-def _is_element(body: Graph, node: Node) -> bool:
-    return node.opcode == "get-tuple-element" and node.operands == body.parameters
 
 
 def _summed(body: Graph, node: Node, user: Node) -> Node | None:
@@ -70,7 +66,7 @@ def _summed(body: Graph, node: Node, user: Node) -> Node | None:
         return None
     (own,) = node.operands
     # What is the same in each trip is summed before the loop.
-    is_same = _is_element(body, own) and body.root.operands[own.attributes["index"]] is own
+    is_same = body.is_element(own) and body.root.operands[own.attributes["index"]] is own
     # Of truth values a sum is what any of them says.
     return node if not is_same and (_is_float(node) or node.array.dtype.is_integer) else None
 

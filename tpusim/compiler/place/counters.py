@@ -45,7 +45,7 @@ def _bring_in(body: Graph) -> None:
 
 def _is_taken(node: Node, body: Graph) -> bool:
     """Return whether a node is an integer that a loop carries, and a kernel takes."""
-    if node.opcode != "get-tuple-element" or node.operands[0] is not body.parameters[0]:
+    if not body.is_element(node):
         return False
     is_integer = isinstance(node.shape, ArrayShape) and node.shape.rank == 0 and node.shape.dtype.name == "s32"
     return is_integer and any(user.opcode in _KERNELS and not user.is_small for user in node.users)

@@ -11,13 +11,12 @@ v5e (libtpu 0.0.52): which operations take others with them, and that sizes coun
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 
 from tpusim.compiler.flatten import arrays_in, tuple_as
 from tpusim.compiler.kernels.places import BEFORE
 from tpusim.compiler.simplify.loops import short_loops
-from tpusim.compiler.simplify.states import OF_ELEMENTS
+from tpusim.compiler.simplify.states import calls_in, make_carry
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import HOISTED_WITH_OPERANDS, HOISTED_WITH_USERS
@@ -35,7 +34,7 @@ def move_invariants(draft: Draft, target: Target) -> None:
     graphs = draft.reachable()
     if not any(node.opcode == "while" for graph in graphs for node in graph.order()):
         return
-    called = Counter(name for graph in graphs for node in graph.order() for name in node.called)
+    called = calls_in(graphs)
     # What runs once at most gains nothing.
     short = {loop for counts in short_loops(draft).values() for loop in counts}
     for graph in graphs:
@@ -64,15 +63,11 @@ def _move_out(graph: Graph, loop: Node) -> None:
     given = arrays_in(graph, loop.operands[0])
     outside: dict[Node, Node] = {}
     for node in _made_of(needed, same):
-        if _is_element(body, node):
+        if body.is_element(node):
             outside[node] = given[node.attributes["index"]]
         else:
             outside[node] = graph.clone(node, [outside[operand] for operand in node.operands])
     _carry(graph, loop, given, {node: outside[node] for node in needed})
-
-
-def _is_element(body: Graph, node: Node) -> bool:
-    return node.opcode == "get-tuple-element" and node.operands == body.parameters
 
 
 def _invariant(body: Graph) -> dict[Node, list[Node]]:
@@ -83,12 +78,12 @@ def _invariant(body: Graph) -> dict[Node, list[Node]]:
     for node in nodes:
         if node.opcode == "parameter" or node is body.root or node.name in ordered:
             continue
-        if not _is_element(body, node):
+        if not body.is_element(node):
             if all(operand in found for operand in node.operands) and _only_computes(body, node):
                 found[node] = node.operands
             continue
         after = body.root.operands[node.attributes["index"]]
-        if _is_element(body, after) and after.attributes["index"] == node.attributes["index"]:
+        if body.is_element(after) and after.attributes["index"] == node.attributes["index"]:
             found[node] = []
     return found
 
@@ -108,8 +103,8 @@ def _leaving(body: Graph, same: dict[Node, list[Node]]) -> dict[Node, int]:
     made_of: dict[Node, int] = {}
     for node, operands in same.items():
         size, taken = logical_bytes(node.shape), dict.fromkeys(operands)
-        is_given = node.opcode == "constant" or _is_element(body, node)
-        made_of[node] = size if _is_element(body, node) else sum(made_of[operand] for operand in taken)
+        is_given = node.opcode == "constant" or body.is_element(node)
+        made_of[node] = size if body.is_element(node) else sum(made_of[operand] for operand in taken)
         is_alone = all(operand in found for operand in operands)
         is_small = size <= sum(logical_bytes(operand.shape) for operand in operands)
         takes_others = node.opcode in HOISTED_WITH_OPERANDS and size <= made_of[node]
@@ -126,7 +121,7 @@ def _is_free(body: Graph, taken: Iterable[Node], same: Collection[Node]) -> bool
 def _is_worth(body: Graph, node: Node) -> bool:
     """Return whether a node leaves a loop for itself: of what makes several arrays those that are taken out do."""
     if node.opcode == "get-tuple-element":
-        return not _is_element(body, node) and node.operands[0].opcode not in HOISTED_WITH_USERS
+        return not body.is_element(node) and node.operands[0].opcode not in HOISTED_WITH_USERS
     # What a partitioner has been told is of no use by itself.
     is_mark = node.attributes.get("custom_call_target") == "Sharding"
     return node.opcode not in HOISTED_WITH_USERS and isinstance(node.shape, ArrayShape) and not is_mark
@@ -165,8 +160,7 @@ def _carry(graph: Graph, loop: Node, given: list[Node], moved: dict[Node, Node])
     for own, node in ((graph, loop), (body, body.parameters[0]), (condition, condition.parameters[0])):
         takers = [user for user in node.users if user.opcode != "get-tuple-element"]
         is_root = node is own.root
-        node.shape = shape
-        node.attributes = {key: value for key, value in node.attributes.items() if key not in OF_ELEMENTS}
+        make_carry(node, shape)
         if takers or is_root:
             elements = [
                 own.add("get-tuple-element", one.shape, [node], {"index": at}, like=node)

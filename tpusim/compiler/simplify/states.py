@@ -9,14 +9,11 @@ compiled ahead of time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from tpusim.compiler.simplify.merge import Alike, is_elided
 from tpusim.draft import Draft, Graph, Node
 from tpusim.shapes.shape import TupleShape
-
-OF_ELEMENTS = frozenset({"origin", "sharding"})
-"""Attributes that say something of each element of a tuple."""
 
 
 def shrink_states(draft: Draft, alike: Alike) -> bool:
@@ -25,7 +22,7 @@ def shrink_states(draft: Draft, alike: Alike) -> bool:
     loops = [(graph, node) for graph in graphs for node in graph.order() if node.opcode == "while"]
     if not loops:
         return False
-    called = Counter(name for graph in graphs for node in graph.order() for name in node.called)
+    called = calls_in(graphs)
     changed = False
     for graph, loop in loops:
         if all(called[name] == 1 for name in loop.called):
@@ -55,11 +52,25 @@ def _shrink(graph: Graph, loop: Node, alike: Alike) -> bool:
     body.root = body.add("tuple", shape, [result.operands[at] for at in kept], like=result)
     result.take([])
     for own, node in sides:
-        node.shape = shape
-        node.attributes = {key: value for key, value in node.attributes.items() if key not in OF_ELEMENTS}
+        make_carry(node, shape)
         # What is read no more is dropped.
         own.order()
     return True
+
+
+def calls_in(graphs: Iterable[Graph]) -> Counter[str]:
+    """Return how many nodes call or apply each computation."""
+    return Counter(name for graph in graphs for node in graph.order() for name in node.called)
+
+
+def make_carry(node: Node, shape: TupleShape) -> None:
+    """Let a loop, or the parameter of one of its computations, be a tuple of other elements."""
+    node.shape = shape
+    node.attributes = {key: value for key, value in node.attributes.items() if key not in _OF_ELEMENTS}
+
+
+_OF_ELEMENTS = frozenset({"origin", "sharding"})
+"""Attributes that say something of each element of a tuple."""
 
 
 def _is_taken_apart(graph: Graph, node: Node) -> bool:
@@ -77,7 +88,7 @@ def _read(body: Graph, takers: Collection[Node], numbers: Sequence[int]) -> list
         if node in seen:
             continue
         seen.add(node)
-        if node in takers or (node.opcode == "get-tuple-element" and node.operands == body.parameters):
+        if node in takers or body.is_element(node):
             number = numbers[node.attributes["index"]]
             found.add(number)
             todo.append(body.root.operands[number])
@@ -123,7 +134,7 @@ def _numbered(body: Graph, said: Mapping[Node, Hashable], numbers: Sequence[int]
     first: dict[Hashable, int] = {}
     made: dict[Node, int] = {}
     for node, own in said.items():
-        is_element = node.opcode == "get-tuple-element" and node.operands == body.parameters
+        is_element = body.is_element(node)
         key = numbers[node.attributes["index"]] if is_element else (own, *[made[one] for one in node.operands])
         made[node] = first.setdefault(key, len(first))
     return made
