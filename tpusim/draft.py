@@ -10,7 +10,7 @@ from typing import Any
 
 from tpusim.ir.attributes import ComputationName, Window
 from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
-from tpusim.ir.ops import CONTROL_FLOW, HAS_EFFECTS, VIEWS
+from tpusim.ir.ops import CONTROL_FLOW, HAS_EFFECTS, VIEWS, may_call
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape, Shape, leaves
 
@@ -18,17 +18,20 @@ from tpusim.shapes.shape import ArrayShape, Shape, leaves
 class Node:
     """An instruction whose operands and users are nodes. ``users`` are kept by ``Graph``, in the order of their use."""
 
-    __slots__ = ("attributes", "immediate", "name", "opcode", "operands", "shape", "users")
+    __slots__ = ("attributes", "graph", "immediate", "name", "opcode", "operands", "shape", "users")
 
     def __init__(
         self,
+        graph: Graph,
         name: str,
         opcode: str,
         shape: Shape,
         operands: Iterable[Node] = (),
         attributes: dict[str, Any] | None = None,
+        *,
         immediate: int | Literal | None = None,
     ) -> None:
+        self.graph = graph
         self.name = name
         self.opcode = opcode
         self.shape = shape
@@ -86,6 +89,7 @@ class Node:
         self.operands = list(operands)
         for operand in self.operands:
             operand.users[self] = None
+        self.graph.forget_order()
 
     def replace_operand(self, old: Node, new: Node) -> None:
         """Use ``new`` wherever it uses ``old``."""
@@ -98,6 +102,8 @@ class Node:
         for operand in replaced:
             operand.users.pop(self, None)
             others[operand].users[self] = None
+        if replaced:
+            self.graph.forget_order()
 
 
 class Graph:
@@ -114,6 +120,9 @@ class Graph:
         # The order that a schedule has chosen; what comes in later stands before its first user.
         self.sequence: list[Node] = []
         self.root: Node
+        # What was last in order, and what that began from.
+        self._ordered: list[Node] | None = None
+        self._began: list[Node] = []
 
     def add(
         self,
@@ -130,14 +139,15 @@ class Graph:
         named = dict(attributes or {})
         if like is not None and "metadata" in like.attributes:
             named.setdefault("metadata", like.attributes["metadata"])
-        node = Node(self.draft.fresh(name or opcode), opcode, shape, operands, named, immediate)
+        node = Node(self, self.draft.fresh(name or opcode), opcode, shape, operands, named, immediate=immediate)
         self._note(node)
         return node
 
     def clone(self, node: Node, operands: Iterable[Node] | None = None) -> Node:
         """Return a copy of a node, with other operands if these are given."""
         taken = node.operands if operands is None else operands
-        made = Node(self.draft.fresh(node.name), node.opcode, node.shape, taken, dict(node.attributes), node.immediate)
+        name, attributes = self.draft.fresh(node.name), dict(node.attributes)
+        made = Node(self, name, node.opcode, node.shape, taken, attributes, immediate=node.immediate)
         self._note(made)
         return made
 
@@ -195,6 +205,17 @@ class Graph:
         The order is the graph's schedule or, before it has one, depends on the graph alone: operands before users,
         first operands first.
         """
+        # Passes go through graphs again and again, and change few of them.
+        began = [self.root, *self.parameters, *self.effects, *self.callers, *self.sequence]
+        if self._ordered is None or began != self._began:
+            self._ordered, self._began = self._in_order(), began
+        return list(self._ordered)
+
+    def forget_order(self) -> None:
+        """Take note that a node of it is new or has other operands than before."""
+        self._ordered = None
+
+    def _in_order(self) -> list[Node]:
         found = _post_order([*self.parameters, *self.effects, self.root])
         if any(node not in found for node in self.callers):
             found = _post_order([*self.parameters, *self.effects, *self.callers, self.root])
@@ -295,7 +316,15 @@ class Draft:
             # All others share the dicts of what they are read from.
             if instruction.opcode in _UNSAID:
                 attributes = _UNSAID[instruction.opcode] | attributes
-            node = Node(name, instruction.opcode, instruction.shape, operands, attributes, instruction.immediate)
+            node = Node(
+                graph,
+                name,
+                instruction.opcode,
+                instruction.shape,
+                operands,
+                attributes,
+                immediate=instruction.immediate,
+            )
             at[instruction.name] = node
             if node.opcode in CONTROL_FLOW:
                 callers.append((graph, node))
@@ -312,7 +341,8 @@ class Draft:
 
         def visit(name: str) -> Iterator[str]:
             for node in self.graphs[name].order():
-                yield from node.called
+                if may_call(node.opcode):
+                    yield from node.called
 
         stack = [(self.module.entry_name, visit(self.module.entry_name))]
         while stack:

@@ -19,7 +19,7 @@ from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.files import write_whole
 from tpusim.ir.attributes import BackendConfig, ComputationName, InstructionName, Metadata
 from tpusim.ir.likeness import Likeness
-from tpusim.ir.ops import CALLERS, OPERATIONS, async_parts, long_form
+from tpusim.ir.ops import async_parts, long_form, may_call
 from tpusim.shapes.dtype import DTYPES
 
 if TYPE_CHECKING:
@@ -153,8 +153,7 @@ class Computation(_Compared, frozen=True):
     @cached_property
     def calls(self) -> tuple[tuple[Instruction, tuple[str, ...]], ...]:
         """Its instructions that may call computations, in their order, each with the names of those that it does."""
-        # Short forms (call-start) are in no table, but call as what they wrap does.
-        callers = self.opcodes & CALLERS | self.opcodes - OPERATIONS.keys()
+        callers = frozenset(filter(may_call, self.opcodes))
         found = [i for i in self.instructions if i.opcode in callers] if callers else ()
         return tuple([(instruction, instruction.called_computations) for instruction in found])
 

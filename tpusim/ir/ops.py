@@ -416,6 +416,14 @@ CALLERS: Final = frozenset(
 )
 """May name computations; the short forms of asynchronous operations may too."""
 
+
+@cache
+def may_call(opcode: str) -> bool:
+    """Return whether instructions of an opcode may name computations."""
+    # Short forms (call-start) are in no table, but call as what they wrap does.
+    return opcode in CALLERS or opcode not in OPERATIONS
+
+
 COLLECTIVES: Final = frozenset(name for name in _of(Category.COLLECTIVE) if not name.endswith(("-start", "-done")))
 """What groups of devices do together; a few have asynchronous forms of their own."""
 
