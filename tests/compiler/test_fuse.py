@@ -677,6 +677,43 @@ def test_edges_are_put_on_where_parts_are_cut_out(padding, pads):
     assert sum(i.opcode == "pad" for i in module.entry) == pads
 
 
+def test_edges_are_put_on_where_a_part_is_cut_out_at_a_place_that_data_tell():
+    """Two products take their parts of two weights side by side, as halves of a collective matrix product do.
+
+    In programs compiled ahead of time all of 116 pads that dynamic slices take are in the kernels of these.
+    """
+    module = compiled(HALVES)
+    kernels = [i for i in module.entry if i.opcode in ("fusion", "pad")]
+    assert [str(i.shape).partition("{")[0] for i in kernels] == ["bf16[8,1024]"] * 2
+
+
+HALVES = """HloModule halves
+
+ENTRY main {
+  v = bf16[4096,1024] parameter(0)
+  w = bf16[4096,1024] parameter(1)
+  x = bf16[8,2,512] parameter(2)
+  at = s32[] parameter(3)
+  on = s32[] parameter(4)
+  none = s32[] constant(0)
+  edge = bf16[] constant(-inf)
+  v1 = bf16[1,4096,1024] reshape(v)
+  w1 = bf16[1,4096,1024] reshape(w)
+  first = bf16[2,4096,1024] pad(v1, edge), padding=0_1x0_0x0_0
+  last = bf16[2,4096,1024] pad(w1, edge), padding=1_0x0_0x0_0
+  f1 = bf16[2,512,1024] dynamic-slice(first, none, at, none), dynamic_slice_sizes={2,512,1024}
+  l1 = bf16[2,512,1024] dynamic-slice(last, none, on, none), dynamic_slice_sizes={2,512,1024}
+  one = bf16[2,512,1024] maximum(f1, l1)
+  f2 = bf16[2,512,1024] dynamic-slice(first, none, on, none), dynamic_slice_sizes={2,512,1024}
+  l2 = bf16[2,512,1024] dynamic-slice(last, none, at, none), dynamic_slice_sizes={2,512,1024}
+  two = bf16[2,512,1024] maximum(f2, l2)
+  y = bf16[8,1024] dot(x, one), lhs_contracting_dims={1,2}, rhs_contracting_dims={0,1}
+  z = bf16[8,1024] dot(x, two), lhs_contracting_dims={1,2}, rhs_contracting_dims={0,1}
+  ROOT out = (bf16[8,1024], bf16[8,1024]) tuple(y, z)
+}
+"""
+
+
 def test_a_stencil_is_computed_once():
     """Its parts are shifted: two kernels read what is made of them, and neither makes it again."""
     module = compiled(EDGES.replace("PADDING", "1_1x1_1"))
