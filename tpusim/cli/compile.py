@@ -13,9 +13,9 @@ Compile a program with tpusim's own compiler: what a front end makes goes in, sc
 that the TPU compiler leaves it. Of a program that is scheduled already the compiler's work is undone first. Without -o
 it prints what the passes took, made of the program and did with its arrays, and what they did not and why.
 
-Passes, in their order: manual, inline, flatten, host-memory, simplify, invariant, loop-sums, selections, reshapes,
-decompose, space-to-batch, softmax, row-window, narrow, clean-up, scatter, host-moves, layouts, buffers, fuse, tuples,
-combine, copies, widen, emitters, algorithms, order, narrow-sums, host-copies, place, counters, sums, scoped,
+Passes, in their order: manual, inline, flatten, host-memory, simplify, invariant, reassociate, loop-sums, selections,
+reshapes, decompose, space-to-batch, softmax, row-window, narrow, clean-up, scatter, host-moves, layouts, buffers, fuse,
+tuples, combine, copies, widen, emitters, algorithms, order, narrow-sums, host-copies, place, counters, sums, scoped,
 collectives, tiles."""
 
 _NOT_TEXT = (".json", ".mlir", ".mlirbc", ".pb")

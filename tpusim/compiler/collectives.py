@@ -19,6 +19,7 @@ from functools import reduce
 from operator import or_
 
 from tpusim.compiler.channels import put_behind
+from tpusim.compiler.devices.kinds import kind_of
 from tpusim.compiler.kernels.emitters import state
 from tpusim.compiler.kernels.places import (
     BEFORE,
@@ -35,13 +36,11 @@ from tpusim.draft import Draft, Graph, Node
 from tpusim.hardware.units import HBM
 from tpusim.ir.attributes import InstructionName
 from tpusim.ir.ops import ON_RINGS, VIEWS
-from tpusim.semantics.combining import sole_opcode
-from tpusim.semantics.device_groups import stated_groups
 from tpusim.semantics.infer.types import one_or_tuple
 from tpusim.semantics.marks import BY_SLICE
 from tpusim.semantics.memory_spaces import space_of
 from tpusim.shapes.address import physical_bytes
-from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
+from tpusim.shapes.shape import TupleShape, leaves
 
 COMBINED_BYTES = 120 * 2**20
 """What all-reduces that are one have together at most: of 160 with 1 MiB each the first 120, of 15 MiB each 8."""
@@ -92,7 +91,7 @@ def _is_only_summed(body: Graph, at: int, summed: Node) -> bool:
 def _bucket(draft: Draft, graph: Graph) -> list[Node]:
     """Return all-reduces that are to be one: alike, none made of another or behind it, and not too many bytes."""
     order = graph.order()
-    kinds = {node: kind for node in order if (kind := _kind(draft, node)) is not None}
+    kinds = {node: kind for node in order if node.opcode == "all-reduce" and (kind := kind_of(draft, node)) is not None}
     earlier = waits(draft, order) if kinds else {}
     # What runs behind something, or before it, stays by itself.
     for node in (each for behind, before in earlier.items() for each in (behind, *before)):
@@ -122,19 +121,6 @@ def _first_bucket(
         own[node] = 1 << len(own)
         needs[node] |= own[node]
     return next((bucket for bucket in buckets.values() if len(bucket) > 1), [])
-
-
-def _kind(draft: Draft, node: Node) -> object:
-    """Return what all-reduces have in common that can be one, or None for what is not, or does more to two values.
-
-    Source: XLA, GetAllReduceKey.
-    """
-    is_single = node.opcode == "all-reduce" and isinstance(node.shape, ArrayShape)
-    opcode = sole_opcode(draft.graphs, node.attributes["to_apply"]) if is_single else ""
-    if not opcode:
-        return None
-    flags = (str(node.attributes.get(name)) for name in ("use_global_device_ids", "constrain_layout"))
-    return node.array.dtype, opcode, "channel_id" in node.attributes, stated_groups(node.attributes), *flags
 
 
 def _sum_together(graph: Graph, bucket: list[Node]) -> None:

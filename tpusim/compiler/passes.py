@@ -8,6 +8,7 @@ from tpusim.compiler.buffers import allocate_stacks
 from tpusim.compiler.collectives import combine, leave_to_slice, start_early, sum_in_place
 from tpusim.compiler.decompose.run import decompose
 from tpusim.compiler.devices.loops import sum_behind_loops
+from tpusim.compiler.devices.reassociate import reassociate
 from tpusim.compiler.devices.selection import select_locally
 from tpusim.compiler.devices.sums import narrow_sums
 from tpusim.compiler.flatten import flatten
@@ -46,6 +47,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("host-memory", name_moves),
     ("simplify", simplify),
     ("invariant", move_invariants),
+    ("reassociate", reassociate),
     ("loop-sums", sum_behind_loops),
     ("selections", select_locally),
     ("reshapes", move_reshapes),

@@ -427,7 +427,10 @@ def may_call(opcode: str) -> bool:
 COLLECTIVES: Final = frozenset(name for name in _of(Category.COLLECTIVE) if not name.endswith(("-start", "-done")))
 """What groups of devices do together; a few have asynchronous forms of their own."""
 
-ON_RINGS: Final = _named("all-gather all-reduce reduce-scatter")
+SUMS: Final = _named("all-reduce reduce-scatter")
+"""Values of all devices of a group are combined, element by element."""
+
+ON_RINGS: Final = SUMS | _named("all-gather")
 """Collectives in which every device passes on to a neighbour what it has gathered or summed up so far."""
 
 KEEPS_OWN_PART: Final = _named("all-gather all-to-all ragged-all-to-all reduce-scatter")
