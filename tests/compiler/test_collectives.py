@@ -80,10 +80,10 @@ def test_what_a_permute_brought_is_sent_on_ahead_of_its_user(swapped):
     assert names == [*sent, "y", *waited] if not swapped else [*sent, *waited, "y"]
 
 
-@pytest.mark.parametrize("name", ["gathered", "reduced"])
-def test_the_others_keep_the_core_waiting(name):
-    """As those of 33 programs compiled ahead of time, without flags, for v5e, v5p, v6e and v7x."""
-    assert COLLECTIVES[name].split("(")[0] in [i.opcode for i in compiled(text_of(name)).entry]
+@pytest.mark.parametrize(("name", "chip"), [("gathered", "v5p"), ("gathered", "v6e"), ("reduced", "v5e")])
+def test_the_others_keep_the_core_waiting(name, chip):
+    """As those of 33 programs compiled ahead of time, without flags, for v5e, v5p, v6e and v7x; v5e hides gathers."""
+    assert COLLECTIVES[name].split("(")[0] in compiled(text_of(name), chip).entry.opcodes
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)

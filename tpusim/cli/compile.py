@@ -15,8 +15,8 @@ it prints what the passes took, made of the program and did with its arrays, and
 
 Passes, in their order: manual, inline, flatten, host-memory, simplify, invariant, reassociate, loop-sums, selections,
 reshapes, decompose, space-to-batch, softmax, row-window, narrow, clean-up, scatter, host-moves, layouts, buffers, fuse,
-tuples, combine, copies, widen, emitters, algorithms, order, narrow-sums, host-copies, place, counters, sums, scoped,
-collectives, tiles."""
+tuples, combine, copies, widen, emitters, algorithms, order, narrow-sums, gathers, host-copies, place, counters, sums,
+scoped, collectives, tiles."""
 
 _NOT_TEXT = (".json", ".mlir", ".mlirbc", ".pb")
 

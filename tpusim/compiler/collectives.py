@@ -7,9 +7,9 @@ Source: programs compiled ahead of time for v5e, v5p and v6e, of all-reduces of 
 type and groups are one up to ``COMBINED_BYTES``, and those of a loop's invariants stand before the loop; all-gathers,
 permutes and reduce-scatters stay as they are, inside of loops too, and none is cut up to run beside the product that
 needs it (a collective matmul), which a partitioner would do. Of 33 with collectives, compiled without flags, only
-permutes have a start and an end; for v5e some all-gathers are fused with kernels, which is left out here. Of 77 arrays
-in HBM that a kernel makes for an all-reduce alone and that are no results 61 are summed in place; of 24 that are one
-of several things that it makes none. XLA, AllReduceCombiner, AsyncCollectiveCreator; LatencyHidingScheduler, by idea.
+permutes have a start and an end, and for v5e all-gathers: see ``devices.gathers``. Of 77 arrays in HBM that a kernel
+makes for an all-reduce alone and that are no results 61 are summed in place; of 24 that are one of several things that
+it makes none. XLA, AllReduceCombiner, AsyncCollectiveCreator; LatencyHidingScheduler, by idea.
 """
 
 from __future__ import annotations
@@ -186,15 +186,15 @@ def start_early(draft: Draft, target: Target) -> None:
     """Split every permute into its start and its end."""
     for graph in draft.running():
         order = graph.order()
-        starts = {node: _split(graph, node) for node in order if node.opcode == "collective-permute"}
+        starts = {node: split(graph, node) for node in order if node.opcode == "collective-permute"}
         if starts:
             graph.sequence = _with_starts(order, starts)
     # The order says it now; and some name what was fused or rewritten.
     draft.drop(BEFORE)
 
 
-def _split(graph: Graph, node: Node) -> Node:
-    """Put a start and an end in place of a collective; return the start."""
+def split(graph: Graph, node: Node) -> Node:
+    """Put a start and an end in place of a collective; return the start, whose only user the end is."""
     # Of one that writes into an array the source alone is sent; several that are sent at once are a tuple.
     sent = node.operands[:1] if "slice_sizes" in node.attributes else node.operands
     shape = TupleShape((one_or_tuple([operand.shape for operand in sent]), node.shape))
@@ -213,7 +213,7 @@ def _with_starts(order: list[Node], starts: dict[Node, Node]) -> list[Node]:
     so is what only names their results.
     """
     ends = {InstructionName(node.name): end for node, start in starts.items() for end in start.users}
-    of = _named(order, ends.values())
+    of = names_of(order, ends.values())
     place = {node: number for number, node in enumerate(order)}
     by_name = {InstructionName(node.name): node for node in order}
     used: dict[Node, int] = {}
@@ -236,8 +236,8 @@ def _with_starts(order: list[Node], starts: dict[Node, Node]) -> list[Node]:
     return found
 
 
-def _named(order: Iterable[Node], ends: Iterable[Node]) -> dict[Node, Node]:
-    """Return by node the end whose result it is or names."""
+def names_of(order: Iterable[Node], ends: Iterable[Node]) -> dict[Node, Node]:
+    """Return by node the one of ``ends`` whose result it is or names."""
     of = {end: end for end in ends}
     for node in order:
         if (node.opcode in VIEWS or node.opcode == "get-tuple-element") and node.operands[0] in of:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tpusim.compiler.buffers import allocate_stacks
 from tpusim.compiler.collectives import combine, leave_to_slice, start_early, sum_in_place
 from tpusim.compiler.decompose.run import decompose
+from tpusim.compiler.devices.gathers import hide_gathers
 from tpusim.compiler.devices.loops import sum_behind_loops
 from tpusim.compiler.devices.reassociate import reassociate
 from tpusim.compiler.devices.selection import select_locally
@@ -70,6 +71,7 @@ PASSES: tuple[tuple[str, Callable[[Draft, Target], None]], ...] = (
     ("algorithms", leave_to_slice),
     ("order", schedule),
     ("narrow-sums", narrow_sums),
+    ("gathers", hide_gathers),
     ("host-copies", start_moves),
     ("place", place),
     ("counters", bring_counters),

@@ -207,6 +207,8 @@ class Ici(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     the next is sent (fitted)."""
     local_bytes_per_second: float
     """Between devices of one chip, each way."""
+    gathers_beside_products: bool = False
+    """Whether the TPU compiler lets kernels with products take all-gathers along that they do not need."""
     model: str = "torus"
     """What joins the chips of a slice: a name of ``cost/models/fabrics.py``, or ``package.module:Class``."""
     settings: dict[str, Setting] = {}

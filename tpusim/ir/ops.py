@@ -433,6 +433,9 @@ SUMS: Final = _named("all-reduce reduce-scatter")
 ON_RINGS: Final = SUMS | _named("all-gather")
 """Collectives in which every device passes on to a neighbour what it has gathered or summed up so far."""
 
+GATHERS_BESIDE: Final = _named("all-gather-start all-gather-done")
+"""The start and the end of a gather that runs beside kernels."""
+
 KEEPS_OWN_PART: Final = _named("all-gather all-to-all ragged-all-to-all reduce-scatter")
 """Of the larger side of these collectives each device keeps its own part, and the links carry the others."""
 

@@ -19,7 +19,7 @@ from tpusim.compiler.place.room import Stretch
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft
 from tpusim.ir.module import Computation, Instruction, Module
-from tpusim.ir.ops import CONTROL_FLOW, FREE, ON_RINGS, USES_FAST_MEMORY, VIEWS
+from tpusim.ir.ops import CONTROL_FLOW, FREE, GATHERS_BESIDE, ON_RINGS, USES_FAST_MEMORY, VIEWS
 from tpusim.semantics.contexts import BodyContext, CallContext, Context, EntryContext, Ways
 from tpusim.semantics.demand.inlining import Body, inline
 from tpusim.semantics.demand.needs import accesses, demand_of
@@ -30,8 +30,8 @@ from tpusim.shapes.shape import ArrayShape, nodes
 UNKNOWN_TRIPS = 16
 """How often a loop is taken to run of which the program does not say it."""
 
-_MAKES = (USES_FAST_MEMORY | ON_RINGS | CONTROL_FLOW) - VIEWS
-_USES = USES_FAST_MEMORY | ON_RINGS | CONTROL_FLOW | FREE
+_MAKES = (USES_FAST_MEMORY | ON_RINGS | GATHERS_BESIDE | CONTROL_FLOW) - VIEWS
+_USES = USES_FAST_MEMORY | ON_RINGS | GATHERS_BESIDE | CONTROL_FLOW | FREE
 
 
 class Home:
@@ -138,6 +138,9 @@ class Lives:
                     self.kernels[instruction.name] = self._kernel(instruction, body)
                 elif instruction.opcode in ON_RINGS:
                     self._count_whole((*instruction.operands, instruction.name), times)
+                elif instruction.opcode == "all-gather-start":
+                    # Its result is a tuple of what is gathered and what becomes of it.
+                    self._count_whole((instruction.name,), times)
 
     @property
     def homes(self) -> list[Home]:
