@@ -91,6 +91,21 @@ def test_a_group_norm_takes_what_it_takes_as_the_tpu_compiler_leaves_it():
     assert ours.summary.memory.peak_hbm_bytes == pytest.approx(theirs.summary.memory.peak_hbm_bytes, rel=0.01)
 
 
+def test_the_pixels_of_a_single_image_are_summed_up_at_once():
+    """A dimension of one element that stays is no part of the next."""
+    text = f"""HloModule m
+    {REGIONS}
+    ENTRY e {{
+      x = f32[1,6,10,24] parameter(0)
+      zero = f32[] constant(0)
+      s = f32[1,6,10,4,6] reshape(x)
+      ROOT r = f32[1,4] reduce(s, zero), dimensions={{1,2,4}}, to_apply=sum
+    }}
+    """
+    sums = [i.shape.dimensions for i in compiled(text, stop_after="reshapes").entry if i.opcode == "reduce"]
+    assert sums == [(1, 24), (1, 4)]
+
+
 def split(rows, groups, columns, between, dtype="bf16"):
     """Return a program that splits rows into groups, and sums up what it makes of each."""
     shape = f"[{rows},{groups},{columns}]"

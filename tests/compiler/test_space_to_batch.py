@@ -246,3 +246,58 @@ def test_operations_that_a_text_states_change_no_time():
     found = {other: run.summary.utilisation.flops for other, run in runs.items()}
     computed = operations(module)[1]
     assert found == {stated: int(stated), "1000": 1000, "9" * 5000: computed, "-1": computed, "few": computed}
+
+
+SUMS = {
+    "of all pixels": ("[8]", "{0,1,2}", "add", "0", True),
+    "of the columns of an image": ("[2,9,8]", "{2}", "add", "0", False),
+    "of all columns": ("[9,8]", "{0,2}", "add", "0", True),
+    "of all but the features": ("[8]", "{2,0,1}", "add", "-0", True),
+    "the largest": ("[9]", "{0,2,3}", "maximum", "-inf", True),
+    "of the rows": ("[2,33,8]", "{1}", "add", "0", False),
+    "from another start": ("[8]", "{0,1,2}", "add", "1", False),
+    "the product": ("[9,8]", "{0,2}", "multiply", "1", False),
+}
+
+
+def summed(sizes, along, combines, start, images):
+    """Return a program that convolves images, and combines numbers of the result."""
+    text = f"""HloModule m
+    combine {{ a = f32[] parameter(0)
+      b = f32[] parameter(1)
+      ROOT c = f32[] {combines}(a, b) }}
+    ENTRY e {{
+      x = f32[2,9,33,8] parameter(0)
+      k = f32[3,3,8,8] parameter(1)
+      start = f32[] constant({start})
+      c = f32[2,9,33,8] convolution(x, k), window={{size=3x3 pad=1_1x1_1}}, dim_labels=b01f_01io->b01f
+      n = f32[2,9,33,8] negate(c)
+      ROOT r = f32{sizes} reduce(n, start), dimensions={along}, to_apply=combine
+    }}
+    """
+    return text.replace("[2,9,", f"[{images},9,").replace("[2,33", f"[{images},33")
+
+
+def check_sums(text, is_cut):
+    """Check that what is combined is cut or not, and has the value of what is not cut."""
+    source, module = parse_module(SourceText("test", text)), compiled(text, stop_after="space-to-batch")
+    assert check(module) == check(compiled(text)) == []
+    (combined,) = (i for i in module.entry if i.opcode == "reduce")
+    array = module.entry[combined.operands[0]].shape.dimensions
+    assert (33 not in array) == is_cut
+    draw = np.random.default_rng(1)
+    inputs = [draw.integers(-2, 3, i.shape.dimensions).astype(np.float32) for i in source.entry.parameters]
+    expected, found = (execute(one, inputs, precision="exact") for one in (source, module))
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_over_all_columns_are_taken_of_what_is_cut(name):
+    """Behind the last column nothing is counted; where images stay apart, all is joined before."""
+    *case, is_cut = SUMS[name]
+    check_sums(summed(*case, images=2), is_cut)
+
+
+def test_sums_over_the_columns_of_the_only_image_are_taken_of_what_is_cut():
+    """It stays as a dimension of one."""
+    check_sums(summed("[1,9,8]", "{2}", "add", "0", images=1), is_cut=True)

@@ -19,15 +19,11 @@ from math import prod
 from typing import NamedTuple
 
 from tpusim.compiler.decompose.build import Build
-from tpusim.compiler.simplify.rules import splat_text
+from tpusim.compiler.simplify.rules import starts_from_nothing
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.ops import ALIKE_IN_ANY_SHAPE, PRODUCTS
-from tpusim.semantics.combining import sole_opcode
 from tpusim.shapes.shape import ArrayShape
-
-_NEUTRAL = {"add": ("0", "-0"), "maximum": ("-inf",), "minimum": ("inf",)}
-"""By opcode of a reduction the starts that two reductions may have, one after the other."""
 
 _MOST_OF_WHOLE = 8
 """What is broadcast may be spread at most to one in so many of the elements."""
@@ -168,6 +164,9 @@ def _groups(before: tuple[int, ...], after: tuple[int, ...]) -> list[_Group]:
     while at < len(before) or to < len(after):
         ends = [at, to]
         sizes = [1, 1]
+        # A dimension that stays is a group, also one of a single element.
+        if before[at : at + 1] == after[to : to + 1]:
+            ends = [at + 1, to + 1]
         while ends == [at, to] or sizes[0] != sizes[1]:
             side = 0 if ends[1] == len(after) or (ends[0] < len(before) and sizes[0] <= sizes[1]) else 1
             sizes[side] *= (before, after)[side][ends[side]]
@@ -266,8 +265,7 @@ class _Move:
         parts = [group for group in self._touched(gone) if group not in whole]
         if not any(group.before and group.after for group in whole):
             return False
-        starts = _NEUTRAL.get(sole_opcode(self._graph.draft.graphs, user.attributes["to_apply"]), ())
-        return not parts or splat_text(user.operands[1]) in starts
+        return not parts or starts_from_nothing(self._graph, user)
 
     def _moved(self, node: Node, moved: dict[Node, Node]) -> Node:
         """Return a member in the shape before."""

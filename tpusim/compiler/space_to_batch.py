@@ -1,8 +1,8 @@
 """Pass 5: convolutions of few images: the columns of each are cut into stretches that are images of their own.
 
 A batch of one to seven fills no registers. Eight stretches of each image do, each with those columns of its neighbours
-that its windows reach into. What follows element by element, and further convolutions, stay in that form. Columns
-behind the last one are masked where windows would take them for padding.
+that its windows reach into. What follows element by element, further convolutions, and sums over all columns stay in
+that form. Columns behind the last one are masked where they would count.
 
 Source: XLA, SpaceToBatchConverter; which convolutions, from 70 of them compiled ahead of time for v5e (libtpu 0.0.52).
 Other chips are taken to do alike.
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tpusim.compiler.decompose.build import Build
+from tpusim.compiler.simplify.rules import starts_from_nothing
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
@@ -82,6 +83,8 @@ class _Graph:
                 self._convolve(node)
             elif node.opcode in ELEMENTWISE:
                 self._follow(node)
+            elif node.opcode == "reduce" and node.operands[0] in self.cuts:
+                self._reduce(node, self.cuts[node.operands[0]])
         for node, cut in self.cuts.items():
             others = [user for user in node.users if user not in self.cuts]
             if others or node is self.graph.root:
@@ -137,7 +140,8 @@ class _Graph:
         build, cut = Build(self.graph, node, self.target), self.cuts.get(image)
         if cut is not None and _goes_on(cut.form, whole, window, more, results):
             columns, at = cut.form.columns, cut.at
-            given = _with_neighbours(build, self._masked(build, image, cut), at, window.pad_low, more - window.pad_low)
+            masked = self._masked(build, image, cut, build.constant(0, image.array.dtype))
+            given = _with_neighbours(build, masked, at, window.pad_low, more - window.pad_low)
         elif _is_worth_it(image, whole, more):
             padded = image.array.dimensions[whole.along] + window.pad_low + window.pad_high
             columns = -(-padded // (_STRETCHES * window.stride)) * window.stride
@@ -159,8 +163,24 @@ class _Graph:
             attributes = with_mark(attributes, ASKED_FLOPS, f"{asked:.0f}")
         self.cuts[node] = _Cut(self.graph.add("convolution", shape, [given, kernel], attributes, like=node), form)
 
-    def _masked(self, build: Build, node: Node, cut: _Cut) -> Node:
-        """Return what is cut with zeros behind the last column."""
+    def _reduce(self, node: Node, cut: _Cut) -> None:
+        """Combine the columns of stretches, and all that is combined with them, where they lie."""
+        array, start = node.operands[0], node.operands[-1]
+        gone, images = node.attributes["dimensions"], array.array.dimensions[cut.form.images]
+        is_whole = cut.form.along in gone and (images == 1 or cut.form.images in gone)
+        if len(node.operands) != 2 or not is_whole or not starts_from_nothing(self.graph, node):
+            return
+        build, order = Build(self.graph, node, self.target), cut.form.order(array.array.rank)
+        # The stretches of a single image are combined also where that stays.
+        left = [d for d in order if d not in gone and d != cut.form.images]
+        along = [at for at, d in enumerate(order) if d not in left]
+        made = build.combined(self._masked(build, array, cut, start), start, along, node.attributes["to_apply"])
+        turned = build.turned(made, [left.index(d) for d in sorted(left)])
+        whole = build.reshape(turned, *node.array.dimensions) if turned.array.rank < node.array.rank else turned
+        self.graph.replace(node, whole)
+
+    def _masked(self, build: Build, node: Node, cut: _Cut, number: Node) -> Node:
+        """Return what is cut with a number behind the last column."""
         columns, valid = cut.form.columns, node.array.dimensions[cut.form.along]
         if columns * _STRETCHES == valid:
             return cut.node
@@ -169,7 +189,8 @@ class _Graph:
         shape = ArrayShape(DTYPES["pred"], (images * _STRETCHES, columns))
         mask = self.graph.add("constant", shape, immediate=Literal(_matrix_text(rows * images)))
         there = build.broadcast(mask, cut.node.array.dimensions, (cut.at, cut.at + 1))
-        return build.apply("select", there, cut.node, build.splat(0, cut.node))
+        numbers = build.broadcast(number, cut.node.array.dimensions, ())
+        return build.apply("select", there, cut.node, numbers)
 
     def _whole(self, node: Node, cut: _Cut) -> Node:
         """Return the array that is cut as it was."""

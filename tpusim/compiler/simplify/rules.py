@@ -210,6 +210,15 @@ def splat_text(node: Node) -> str:
     return node.immediate.text if is_scalar and isinstance(node.immediate, Literal) else ""
 
 
+_STARTS = {"add": ("0", "-0"), "maximum": ("-inf",), "minimum": ("inf",)}
+
+
+def starts_from_nothing(graph: Graph, node: Node) -> bool:
+    """Return whether a reduction of one array begins from a number that changes no result, however often taken."""
+    starts = _STARTS.get(sole_opcode(graph.draft.graphs, node.attributes["to_apply"]), ())
+    return splat_text(node.operands[1]) in starts
+
+
 @simplifies("select")
 def _decided(graph: Graph, node: Node) -> Node | None:
     """What is selected everywhere alike is the one or the other."""
