@@ -57,7 +57,7 @@ def test_few_images_of_enough_columns_are_cut_into_eight(images, columns, size, 
     if stretch is None:
         assert (sizes, labels) == ((images, 20, columns, 16), "b01f_01io->b01f")
     else:
-        assert (sizes, labels) == ((20, 8 * images, stretch, 16), "0b1f_01io->0b1f")
+        assert (sizes, labels) == ((8 * images, stretch, 20, 16), "b10f_01io->b10f")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_is_cut_has_the_values_of_what_is_not(name):
     text = chain(name)
     source, module = parse_module(SourceText("test", text)), compiled(text, stop_after="space-to-batch")
     assert check(module) == check(compiled(text)) == []
-    assert all(labels.startswith("0b1f") for _, labels in convolutions(module))
+    assert all(labels.startswith("b10f") for _, labels in convolutions(module))
     draw = np.random.default_rng(0)
     inputs = [
         draw.integers(-3, 4, sizes).astype(ml_dtypes.bfloat16) for sizes in ((2, 9, 33, 8), (3, 3, 8, 8), (8,), (2,))
@@ -142,7 +142,7 @@ ENTRY e {
 }
 """
     ((sizes, _),) = convolutions(compiled(text, stop_after="space-to-batch"))
-    assert sizes == (20, 16, 8, 16)
+    assert sizes == (16, 8, 20, 16)
     assert check(compiled(text)) == []
 
 

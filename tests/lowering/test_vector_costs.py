@@ -96,6 +96,14 @@ CUTS = {
         64,
         "retile",
     ),
+    # Columns of eight images lie in the sublanes, then those of one: a swap as well.
+    "stretches joined": (
+        "f32[8,16,64,128]{3,0,2,1:T(8,128)}",
+        "f32[128,64,128]{2,0,1:T(8,128)}",
+        "reshape(%a)",
+        1024,
+        "sublane_swap",
+    ),
     "copy": (MATRIX, MATRIX, "copy(%a)", 0, None),
     "copy to other tiles": (MATRIX, MATRIX + "{1,0:T(4,128)}", "copy(%a)", 32, "retile"),
     "copy to columns": (MATRIX, MATRIX + "{0,1:T(8,128)}", "copy(%a)", 64, "transpose"),

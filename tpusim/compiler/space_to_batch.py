@@ -39,10 +39,10 @@ class _Form(NamedTuple):
     columns: int
 
     def order(self, rank: int) -> list[int]:
-        """Return the array's dimensions as they stand when it is cut: the images before the columns."""
-        order = [d for d in range(rank) if d != self.images]
-        order.insert(order.index(self.along), self.images)
-        return order
+        """Return the array's dimensions as they stand when it is cut: images and columns before the rows."""
+        rest = [d for d in range(rank) if d not in (self.images, self.along)]
+        first = rest.index(self.along - 1) if self.along - 1 in rest else 0
+        return [*rest[:first], self.images, self.along, *rest[first:]]
 
     def at(self, rank: int) -> int:
         """Return where the stretches stand then, before their columns."""

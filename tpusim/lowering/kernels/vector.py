@@ -292,22 +292,30 @@ def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation:
     """Return which move of the table takes ``source`` to ``target``, or an empty string for none."""
     same_tiles = (source.layout.tiles if source.layout else ()) == (target.layout.tiles if target.layout else ())
     if opcode in RESHAPES:
+        before, after = (_minor(shape) for shape in (source, target))
         # With equal minor dimensions only major ones are renamed, and no element leaves its register.
-        if source.dimensions[-2:] == target.dimensions[-2:] and same_tiles:
+        if before == after and same_tiles:
             return ""
+        if before[:1] == after[:1] and [d for d, _ in before] != [d for d, _ in after] and same_tiles:
+            return "sublane_swap"
         lanes_of = [shape.dimensions[minor_to_major(shape)[0]] if shape.rank else 1 for shape in (source, target)]
         ends = [shape.dimensions[-1] if shape.rank else 1 for shape in (source, target)]
         # Rows of whole registers are split or joined: what lay in the lanes of others goes to their sublanes.
         splits = lanes_of[0] != lanes_of[1] and ends[0] != ends[1] and not any(end % lanes for end in ends)
         return "sublane_swap" if splits else "retile"
-    before = minor_to_major(source)[:2]
-    after = tuple(permutation[d] for d in minor_to_major(target)[:2])
+    rows = minor_to_major(source)[:2]
+    rows_then = tuple(permutation[d] for d in minor_to_major(target)[:2])
     # Between lanes only the cross-lane unit can move anything.
-    if before[:1] != after[:1]:
+    if rows[:1] != rows_then[:1]:
         return "transpose"
-    if before != after:
+    if rows != rows_then:
         return "sublane_swap"
     return "" if same_tiles else "retile"
+
+
+def _minor(shape: ArrayShape) -> list[tuple[int, int]]:
+    """Return the two minor dimensions of an array, each counted from the last, and their sizes."""
+    return [(shape.rank - d, shape.dimensions[d]) for d in minor_to_major(shape)[:2]]
 
 
 @work_rule("slice", "dynamic-slice", "dynamic-update-slice", "pad", "concatenate")
