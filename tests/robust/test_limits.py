@@ -131,6 +131,43 @@ ENTRY e {{
     assert "case.hlo.txt:8" in refusal_of(capsys, "check", str(path))
 
 
+def test_a_mesh_of_thousands_of_digits_has_more_devices_than_there_can_be(capsys, tmp_path):
+    """What Shardy says of a region is text to all others, and is read where the region is cut up."""
+    path = tmp_path / "case.hlo.txt"
+    path.write_text(
+        f"""HloModule m, frontend_attributes={{xla.sdy.meshes="{{mesh = #sdy.mesh<[\\"a\\"={NINES * 12}]>}}"}}
+
+ENTRY e {{
+  x = f32[8] parameter(0)
+  y = f32[8] custom-call(x), custom_call_target="xla.sdy.GlobalToLocalShape"
+}}
+"""
+    )
+    assert "case.hlo.txt:5" in refusal_of(capsys, "run", str(path), "--chip", "v5e")
+
+
+@pytest.mark.parametrize("colors", ["2", NINES * 12])
+def test_an_algorithm_of_however_many_rings_runs(colors):
+    """The TPU compiler says how it carries a sum out in words of its own, which are read as far as they go."""
+    config = f'{{"collective_algorithm_config":{{"emitter":"RotatedPincerEmitter","debug":"colors:{colors}"}}}}'
+    module = parse(
+        f"""HloModule m, is_scheduled=true, replica_count=2
+
+add {{
+  a = f32[]{{:T(128)}} parameter(0)
+  b = f32[]{{:T(128)}} parameter(1)
+  c = f32[]{{:T(128)}} add(a, b)
+}}
+
+ENTRY e {{
+  x = f32[1024]{{0:T(1024)}} parameter(0)
+  y = f32[1024]{{0:T(1024)}} all-reduce(x), replica_groups={{{{0,1}}}}, to_apply=add, backend_config={config}
+}}
+"""
+    )
+    assert tpusim.simulate(module, "v5e", topology="v5e:2x1").timeline.total_ps > 0
+
+
 @pytest.mark.parametrize("said", ["\u00b2;0", "9" * 5000 + ";0", "5;0"])
 def test_memories_of_arguments_are_numbers_that_can_be(said):
     """A superscript is a digit to Python, but no number."""

@@ -20,6 +20,7 @@ from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ComputationLayout
+from tpusim.limits import DEVICES
 from tpusim.semantics.device_groups import INWARD, OUTWARD
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.shapes.dtype import DTYPES
@@ -175,7 +176,7 @@ def _shardings(node: Node) -> list[str]:
 def _axes(draft: Draft) -> dict[str, int]:
     """Return the axes of the mesh and how many devices each has."""
     stated = " ".join(frontend_attributes(draft.attributes).values())
-    meshes = [{name: int(size) for name, size in _AXIS.findall(mesh)} for mesh in _MESH.findall(stated)]
+    meshes = [{name: DEVICES.number(size) for name, size in _AXIS.findall(mesh)} for mesh in _MESH.findall(stated)]
     return max(meshes, key=lambda mesh: prod(mesh.values()), default={})
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tpusim.hardware.units import HBM
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, COLLECTIVES, VIEWS, collective_kind
+from tpusim.limits import DEVICES
 from tpusim.lowering.scope import Scope, rule
 from tpusim.nesting import depth_first
 from tpusim.program.steps import Algorithm, AnyStep, Collective, Wait
@@ -149,7 +150,7 @@ def algorithm_of(collective: Instruction) -> Algorithm | None:
         return None
     emitter, strategy = str(config["emitter"]), str(config.get("strategy", ""))
     colors = _COLORS.search(str(config.get("debug", "")))
-    rings = int(colors[1]) if colors else 0
+    rings = DEVICES.number(colors[1]) if colors else 0
     return Algorithm(
         name=f"{emitter} {strategy}".strip(),
         one_ring=emitter.startswith(("1D", "SinglePhase")) or ("Ring" in strategy and "ND" not in strategy),
