@@ -15,7 +15,7 @@ from tpusim.pipeline.result import Result
 from tpusim.pipeline.stages import load, simulate
 from tpusim.program import device_order
 from tpusim.program.module import Program
-from tpusim.program.steps import AnyStep, Branch, Call, Collective, Copy, HostTransfer, Kernel, Loop, Wait
+from tpusim.program.steps import Algorithm, AnyStep, Branch, Call, Collective, Copy, HostTransfer, Kernel, Loop, Wait
 from tpusim.program.work import Work
 
 TRACES = sorted((ROOT / "traces").glob("*.hlo.txt.gz"))
@@ -55,6 +55,15 @@ def test_a_collective_has_a_better_order_of_its_devices():
     near = tuple(tuple(best.devices[number] for number in group) for group in SPREAD)
     moved = Collective(name="a", opcode="all-reduce", kind="all-reduce", n_bytes=1e8, group_size=4, groups=near)
     assert result_of(moved, devices=16).timeline.total_ps == best.run_ps
+
+
+@pytest.mark.parametrize("algorithm", [None, Algorithm("Ring"), Algorithm("BySlice", by_slice=True)])
+def test_a_collective_has_the_name_that_its_compiler_gives_it(algorithm):
+    """Ours gives none: what it is carried out as follows from the slice."""
+    step = Collective(name="a", opcode="all-reduce", kind="all-reduce", n_bytes=1e6, group_size=4, algorithm=algorithm)
+    page = str(explain_op(result_of(step, devices=4), "a"))
+    assert ("the compiler calls it Ring" in page) == (algorithm == Algorithm("Ring"))
+    assert "BySlice" not in page
 
 
 def test_a_program_is_run_in_each_order_once(monkeypatch):

@@ -300,7 +300,8 @@ def _collective(case: Case, step: Collective) -> CollectiveFacts:
         reachable_bytes_per_second=step.n_bytes / max(1, least_ps) * PS_PER_SECOND,
         orders=orders,
         algorithm=way,
-        stated=step.algorithm.name if step.algorithm else "",
+        # Of a program of ours the algorithm follows from the slice, and has no name.
+        stated=step.algorithm.name if step.algorithm and not step.algorithm.by_slice else "",
         mesh=result.program.device_order,
     )
 
