@@ -62,7 +62,17 @@ def unscheduled() -> tuple[str, ...]:
     fresh = [path for name, path in named.items() if ".v" not in name]
     old = [path.read_text() for path in sorted((_DATA / "hlo" / "grammar").glob("*.hlo"))]
     found = [gzip.decompress(path.read_bytes()).decode() for path in fresh]
-    return (*(text for text in found if len(text) <= 15_000), *old)
+    return (
+        *(text for text in found if len(text) <= 15_000),
+        *texts_of("traces/sharded/*_v5e.hlo.txt.gz", 17_000),
+        *old,
+    )
+
+
+@cache
+def sharded() -> tuple[str, ...]:
+    """Return programs that a front end made for eight devices: to be timed, and too large to be computed."""
+    return texts_of("traces/sharded/*_v5e.hlo.txt.gz", 17_000)
 
 
 def _in_some_line(pattern: re.Pattern[str], other: Callable[[Random, list[str], str], str]) -> Mutation:

@@ -69,3 +69,13 @@ def test_reports_claim_what_is_found():
     for one in found.pairs:
         if one.chip != "v7x":
             assert one.ours.argument_bytes == one.theirs.argument_bytes, one.program
+
+
+@pytest.mark.slow
+def test_sharded_programs_are_as_near_as_the_readme_says():
+    """On the slice that the compiled one names, whose collectives both run on."""
+    found = validate_compiled([ROOT / "traces/sharded/index.csv"])
+    assert len(found.pairs) == 29
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"29 pairs on v5e, v5p and v6e, are off by a factor of {found.factor:.2f} on average, nine in ten" in text
+    assert found.near >= 0.9

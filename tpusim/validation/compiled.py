@@ -15,6 +15,7 @@ from tpusim.hardware.load import resolve_chip_name
 from tpusim.pipeline.chip_choice import find_chip_name, provenance_of
 from tpusim.pipeline.stages import load, simulate
 from tpusim.program.provenance import MEGACORE
+from tpusim.semantics.marks import TOPOLOGY, mark_of
 from tpusim.validation.rows import FileName, Row, in_turn, read_rows
 
 
@@ -53,7 +54,9 @@ def _pair(folder: Path, row: _PairRow, wanted: str | None) -> CompiledPair | Non
     chip = find_chip_name(theirs, made_by)
     if wanted not in (None, chip.removesuffix(MEGACORE)):
         return None
-    ours = simulate(folder / row.program, chip, schedule="compiled", allow_overflow=True)
+    # A program for many chips runs on the slice that the compiled one names.
+    topology = mark_of(theirs, TOPOLOGY) or None
+    ours = simulate(folder / row.program, chip, topology=topology, schedule="compiled", allow_overflow=True)
     name = row.program.removesuffix(".gz").removesuffix(".txt").removesuffix(".hlo")
-    sizes = run_size(ours.summary), run_size(simulate(theirs, chip, allow_overflow=True).summary)
+    sizes = run_size(ours.summary), run_size(simulate(theirs, chip, topology=topology, allow_overflow=True).summary)
     return CompiledPair(program=name, chip=chip, ours=sizes[0], theirs=sizes[1])

@@ -19,7 +19,7 @@ from unittest.mock import patch
 from tests.robust.contract import Wrong, check_text, pick, surface
 from tests.robust.control import control_flow
 from tests.robust.mutations import encoded, mutated_bytes, mutated_text, mutated_tree
-from tests.robust.programs import mutated_hlo, scheduled, texts_of, unscheduled
+from tests.robust.programs import mutated_hlo, scheduled, sharded, texts_of, unscheduled
 from tests.robust.wire import mutated_message
 from tpusim.errors import ProgramError, TpusimError
 from tpusim.frontends.xla import jaxlib
@@ -103,7 +103,7 @@ def take_control_flow(content: bytes, folder: Path) -> None:
         raise Wrong(f"kernels ran {+(found - expected)} more and {+(expected - found)} less often than the text says")
 
 
-@surface("unscheduled", lambda random: mutated_hlo(random, unscheduled()), 6)
+@surface("unscheduled", lambda random: mutated_hlo(random, unscheduled() + sharded()), 6)
 def take_unscheduled(content: bytes, folder: Path) -> None:
     """Compile and run a program that nobody has compiled."""
     _run(read_program("case.hlo.txt", content), content)
@@ -115,7 +115,7 @@ def take_retiled(content: bytes, folder: Path) -> None:
     _run(read_program("case.hlo.txt", content), content, ("retiled", "compiled")[pick(content, 2)])
 
 
-@surface("compile", lambda random: mutated_hlo(random, unscheduled()), 3)
+@surface("compile", lambda random: mutated_hlo(random, unscheduled() + sharded()), 3)
 def take_compiled(content: bytes, folder: Path) -> None:
     """Compile a program; what comes out has to verify."""
     compiled = compile_program(read_program("case.hlo.txt", content), chip_for(content))
