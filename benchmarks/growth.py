@@ -233,6 +233,27 @@ def permutes(devices: int) -> str:
     return _module(body, header=f", num_partitions={devices}")
 
 
+def gathers(count: int) -> str:
+    """Return ``count`` products of what was gathered of earlier ones, and sums of each over devices, added up."""
+    half = "f32[4,128]{1,0:T(4,128)}"
+    groups, terms = "replica_groups={{0,1}}", "lhs_contracting_dims={1}, rhs_contracting_dims={1}"
+    lines = [
+        "z = f32[] constant(0)",
+        "w = f32[128,8]{1,0:T(8,128)} broadcast(z), dimensions={}",
+        f"g_0 = {_ARRAY} negate(p)",
+    ]
+    for n in range(1, count + 1):
+        lines += [
+            f"h_{n} = {half} slice(g_{max(0, n - 3)}), slice={{[0:4], [0:128]}}",
+            f"a_{n} = {_ARRAY} all-gather(h_{n}), {groups}, dimensions={{0}}",
+            f"d_{n} = f32[8,8]{{1,0:T(8,128)}} dot(a_{n}, g_{n - 1}), {terms}",
+            f"e_{n} = {_ARRAY} dot(d_{n}, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}",
+            f"s_{n} = {_ARRAY} all-reduce(e_{n}), {groups}, to_apply=sum",
+            f"g_{n} = {_ARRAY} add(s_{n}, {f's_{n - 1}' if n > 1 else 'g_0'})",
+        ]
+    return _module([*lines, f"ROOT r = {_ARRAY} negate(g_{count})"], _SUM, ", replica_count=2")
+
+
 def channels(devices: int) -> str:
     """Return a message from one partition to the other, in each of half as many replicas."""
     return _module(
@@ -297,6 +318,7 @@ PROGRAMS = {
     "permutes": Kind(permutes, (512, 2_048, 8_192), "v5p"),
     "lines": Kind(lines, (512, 1_024, 2_048), "v5p"),
     "uneven": Kind(uneven, (512, 1_024, 2_048), "v5p"),
+    "gathers": Kind(gathers, (256, 512, 1_024)),
     "channels": Kind(channels, (512, 2_048, 8_192), "v5p"),
     "fed": Kind(fed, (512, 2_048, 8_192), "v5p"),
     "reduces": Kind(reduces, (256, 1_024, 8_192), "v5p"),

@@ -32,6 +32,7 @@ SIZES = {
     "permutes": (256, 512, 1024),
     "lines": (256, 512, 1024),
     "uneven": (512, 1024, 2048),
+    "gathers": (64, 128, 256),
     "channels": (256, 512, 1024),
     "fed": (256, 512, 1024),
     "reduces": (256, 1024, 4096),
@@ -49,7 +50,7 @@ def test_time_grows_with_the_program(kind):
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_garbage_of_others")
 @pytest.mark.parametrize("schedule", ["compiled", "retiled"])
-@pytest.mark.parametrize("kind", ["chain", "loops", "fed", "joins", "carried"])
+@pytest.mark.parametrize("kind", ["chain", "loops", "fed", "joins", "carried", "gathers"])
 def test_compiling_grows_with_the_program(kind, schedule):
     """As running does: a draft that was written once for each of the loops inside one another grew as their square."""
 

@@ -9,7 +9,9 @@ Source: 43 programs with all-gathers of 32 KiB to 32 MiB, compiled ahead of time
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from math import inf
 
 from tpusim.compiler.collectives import names_of, split
 from tpusim.compiler.target import Target
@@ -37,29 +39,41 @@ def _hide(draft: Draft, graph: Graph, order: list[Node], gathers: list[Node]) ->
     for at, node in enumerate(order):
         for gather in (named[each] for each in node.operands if each in named and node not in named):
             used.setdefault(gather, at)
-    begins: dict[int, Node] = {}
-    ends: dict[int, Node] = {}
-    left, free = set(named), 0
+    products = [at for at, node in enumerate(order) if _has_product(draft, [node])]
+    # Nothing runs beside all that a loop, a branch or a call runs.
+    calls = [at for at, node in enumerate(order) if node.opcode in CONTROL_FLOW]
+    hidden: dict[Node, tuple[float, int]] = {}
+    moved: set[Node] = set()
+    free = 0
     for gather in sorted(gathers, key=lambda each: used.get(each, len(order))):
         made = _made_for(draft, gather)
         needed = {_maker(each) for node in (gather, *made) for each in node.operands} - set(made)
-        begin = max([free, *(place[each] + 1 for each in needed)])
         end = used.get(gather, len(order) - 1)
-        first = _first_product(draft, order, begin, end)
-        if first is None:
-            left -= {node for node, of in named.items() if of is gather}
-            continue
-        begins[first], ends[end], free = gather, gather, end
-        left.update(made)
-    if not begins:
-        return
-    starts = {gather: split(graph, gather) for gather in begins.values()}
+        begin = max([free, _last_before(calls, end) + 1, *(place[each] + 1 for each in needed)])
+        first = _first_from(products, begin)
+        if first < end:
+            hidden[gather], free = (first, end), end
+            moved.update(made)
+    starts = {gather: split(graph, gather) for gather in hidden}
+    begins = {first: starts[gather] for gather, (first, _) in hidden.items()}
+    ends = {end: starts[gather] for gather, (_, end) in hidden.items()}
     sequence: list[Node] = []
     for at, node in enumerate(order):
-        sequence += starts[ends[at]].users if at in ends else ()
-        sequence += [starts[begins[at]]] if at in begins else ()
-        sequence += [node] if node not in left else ()
+        sequence += ends[at].users if at in ends else ()
+        sequence += [begins[at]] if at in begins else ()
+        if node not in moved and named.get(node) not in hidden:
+            sequence.append(node)
     graph.sequence = sequence
+
+
+def _last_before(places: Sequence[int], at: int) -> int:
+    """Return the last of some places in order before another one, -1 if there is none."""
+    return places[bisect_left(places, at) - 1] if places and places[0] < at else -1
+
+
+def _first_from(places: Sequence[int], at: int) -> float:
+    """Return the first of some places in order from another one on, infinity if there is none."""
+    return places[bisect_left(places, at)] if places and places[-1] >= at else inf
 
 
 def _made_for(draft: Draft, gather: Node) -> list[Node]:
@@ -75,17 +89,6 @@ def _maker(node: Node) -> Node:
     while node.opcode in VIEWS or node.opcode == "get-tuple-element":
         node = node.operands[0]
     return node
-
-
-def _first_product(draft: Draft, order: list[Node], begin: int, end: int) -> int | None:
-    """Return where the first kernel with a product is between two places, behind all that runs other computations."""
-    found = None
-    for at in range(begin, end):
-        if order[at].opcode in CONTROL_FLOW:
-            found = None
-        elif found is None and _has_product(draft, [order[at]]):
-            found = at
-    return found
 
 
 def _has_product(draft: Draft, nodes: Iterable[Node]) -> bool:
