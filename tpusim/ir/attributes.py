@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tpusim.shapes.shape import Shape
 
 
@@ -349,3 +351,13 @@ def _unescaped(found: re.Match[str]) -> str:
 
 # Never going back: a way back for each character takes a hundred times the memory of the text.
 _METADATA_FIELD = re.compile(r'(\w++)=("(?:[^"\\]++|\\.)*+"|-?\d+)')
+
+
+def sorted_along(attributes: Mapping[str, Any], rank: int) -> int:
+    """Return the dimension along which a sort of arrays of a rank goes.
+
+    It is the last where none is stated, and a negative one is counted from there (XLA, Sort). A scalar counts as sorted
+    along dimension 0.
+    """
+    (stated,) = attributes.get("dimensions", (-1,))
+    return int(stated) % max(1, rank)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tpusim.compiler.decompose.build import Build
 from tpusim.compiler.decompose.rules import decomposes
 from tpusim.draft import Graph, Node
-from tpusim.ir.attributes import ComputationName
+from tpusim.ir.attributes import ComputationName, sorted_along
 from tpusim.semantics.scalars import integer_range
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, TupleShape
@@ -20,7 +20,7 @@ def stable(build: Build, node: Node) -> Node | None:
     if not node.attributes.get("is_stable"):
         return None
     first = node.operands[0].array
-    (along,) = node.attributes.get("dimensions", (first.rank - 1,))
+    along = sorted_along(node.attributes, first.rank)
     places = next((at for at, operand in enumerate(node.operands) if _are_places(operand, along)), None)
     operands = list(node.operands)
     if places is None:

@@ -15,7 +15,7 @@ from tpusim.compiler.simplify.rules import same_type
 from tpusim.compiler.simplify.table import simplifies
 from tpusim.draft import Graph, Node
 from tpusim.hardware.units import WORD_BITS
-from tpusim.ir.attributes import SliceDimension
+from tpusim.ir.attributes import SliceDimension, sorted_along
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import DEVICE_IDS
 from tpusim.semantics.scalars import literal_numbers
@@ -307,8 +307,9 @@ def _span(graph: Graph, run: Sequence[Node], along: int, like: Node) -> Node:
 def _in_order(graph: Graph, node: Node) -> Node | None:
     """One element, or none, is in order."""
     first = node.operands[0]
-    (along,) = node.attributes["dimensions"]
+    sizes = first.array.dimensions
     # An array without elements has none along a dimension that is longer, either.
-    if node.is_dynamic or (first.array.dimensions[along] > 1 and first.array.element_count):
+    is_one = not sizes or sizes[sorted_along(node.attributes, len(sizes))] <= 1 or not first.array.element_count
+    if node.is_dynamic or not is_one:
         return None
     return graph.add("tuple", node.shape, node.operands, like=node) if node.operands[1:] else first

@@ -16,7 +16,7 @@ from tpusim.cost.operations.applied import by_doubling, computation_cost
 from tpusim.cost.operations.table import operation_cost, wide_array, words_of
 from tpusim.hardware.chip import Chip, OpCost
 from tpusim.hardware.units import EUP, LOAD, STORE, VECTOR, XLU
-from tpusim.ir.attributes import SliceDimension, Window, WindowDimension
+from tpusim.ir.attributes import SliceDimension, Window, WindowDimension, sorted_along
 from tpusim.ir.custom_calls import registered_for
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import DEVICE_IDS, FREE, RESHAPES
@@ -428,11 +428,10 @@ def addressed_rows(site: Site, instruction: Instruction) -> tuple[int, float]:
 def _sort(site: Site, instruction: Instruction) -> Work:
     """Run a bitonic network: log n (log n + 1) / 2 stages, each comparing and exchanging every pair."""
     shape = site.operand_shape(instruction, 0)
-    # The last dimension is the default (XLA, Sort).
-    (dimension,) = instruction.attributes.get("dimensions", (shape.rank - 1,))
+    length = shape.dimensions[sorted_along(instruction.attributes, shape.rank)] if shape.rank else 1
     compare = computation_cost(site.module, instruction.attributes["to_apply"], site.chip) * _elements_by_word(shape)
     count = registers(shape, site.chip)
-    return network_work(site.chip, count, shape.dimensions[dimension], len(instruction.operands), compare)
+    return network_work(site.chip, count, length, len(instruction.operands), compare)
 
 
 def network_work(chip: Chip, count: float, length: int, operands: int, compare: Work) -> Work:

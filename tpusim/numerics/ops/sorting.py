@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tpusim.ir.attributes import sorted_along
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import Array, array_shape, compute_type, computes
@@ -33,7 +34,7 @@ def sort(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 
     The sort is stable whether it has to be or not.
     """
-    axis, name = instruction.attributes["dimensions"][0], instruction.attributes["to_apply"]
+    axis, name = sorted_along(instruction.attributes, operands[0].ndim), instruction.attributes["to_apply"]
     # In a schedule floats of another precision may come in; the comparator knows those that go out.
     types = [numpy_dtype(array_shape(part).dtype) for part in parts(instruction.shape)]
     in_types = [convert_values(operand, dtype) for operand, dtype in zip(operands, types, strict=True)]
@@ -43,7 +44,7 @@ def sort(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
 
 def sorted_together(site: Site, name: str, operands: list[Array], axis: int) -> list[Array]:
     """Return arrays with their elements along ``axis`` moved into the order of the comparator of that name."""
-    if operands[0].shape[axis] <= 1 or not operands[0].size:
+    if not operands[0].ndim or operands[0].shape[axis] <= 1 or not operands[0].size:
         return operands
     keys = _keys(site, name, operands)
     if not keys:

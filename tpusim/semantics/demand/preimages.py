@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
+from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension, sorted_along
 from tpusim.ir.module import Instruction
 from tpusim.ir.ops import ELEMENTWISE
 from tpusim.semantics.demand.regions import Box, Span, common_span, whole_box
@@ -161,7 +161,9 @@ def _reduce(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) 
 @_rule("sort")
 def _sort(instruction: Instruction, box: Box, operands: Sequence[ArrayShape]) -> Boxes:
     sizes = operands[0].dimensions
-    (dimension,) = instruction.attributes["dimensions"]
+    if not sizes:
+        return [box] * len(operands)
+    dimension = sorted_along(instruction.attributes, len(sizes))
     spans = (*box.spans[:dimension], Span(sizes[dimension]), *box.spans[dimension + 1 :])
     return [box.moved(spans, sizes[dimension])] * len(operands)
 
