@@ -57,6 +57,12 @@ ORDERS = {
         "tanh begin dot end dot",
     ),
     "a result": (f"{GATHERED}  {FIRST}  ROOT r = (SQUARE, SQUARE) tuple(y, G)", "begin dot end"),
+    "of what is gathered": (
+        f"{GATHERED}  T = f32[{2 * SIZE},{SIZE}] all-gather(G), {GROUPS}, dimensions={{0}}  {FIRST}  "
+        f"z = SQUARE dot(y, w), {DIMS}  "
+        f"ROOT r = f32[{SIZE},{2 * SIZE}] dot(z, T), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}",
+        "all-gather begin dot dot end dot",
+    ),
     "needed by the only product": (
         f"{GATHERED}  t = SQUARE tanh(x)  ROOT r = SQUARE dot(t, G), {DIMS}",
         "all-gather fusion",
@@ -141,6 +147,32 @@ def test_a_loop_gathers_beside_its_products_and_computes_what_it_did():
     inputs = [[rng.integers(-1, 2, size).astype("f") for size in sizes] for _ in range(2)]
     for one, other in zip(execute(before, inputs), execute(made, inputs), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+UPDATED = (
+    f"row = f32[1,{SIZE}] parameter(4)  zero = s32[] constant(0)  {GATHERED}  {FIRST}  z = SQUARE dot(y, G), {DIMS}  "
+    "u = HALF dynamic-update-slice(g, row, zero, zero)  ROOT r = (SQUARE, HALF) tuple(z, u)"
+)
+
+
+@pytest.mark.parametrize(
+    "order", [UPDATED, UPDATED.replace("  ", "  t = HALF negate(g)  ", 1).replace("all-gather(g)", "all-gather(t)")]
+)
+def test_what_is_gathered_is_there_until_it_is(order):
+    """An argument that another result is written over is read before."""
+    text = text_of(order).replace("replica_count=2", "replica_count=2, input_output_alias={ {1}: (2, {}, may-alias) }")
+    names = [i.opcode for i in compiled(text).entry]
+    read = "negate" if "negate" in names else "all-gather-done" if "all-gather-done" in names else "all-gather"
+    assert names.index(read) < names.index("dynamic-update-slice")
+    assert "copy" not in names
+
+
+def test_what_is_gathered_is_not_written_over_what_is_read_yet():
+    """Where a trip leaves what it gathered in place of a matrix it begins once nothing reads that any more."""
+    made = compiled(LOOP.replace("tuple(next, z, w, half)", "tuple(next, z, all, half)"))
+    (body,) = (computation for computation in made.computations if "all-gather" in str(computation.opcodes))
+    opcodes = [i.opcode for i in body]
+    assert min(at for at, opcode in enumerate(opcodes) if "all-gather" in opcode) > opcodes.index("dot")
 
 
 def test_what_is_gathered_beside_a_longer_product_costs_little():

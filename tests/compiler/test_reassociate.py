@@ -51,6 +51,15 @@ APART = {
         f"{X}  {Y}  a = bf16[8,8] convert(X)  b = bf16[8,8] convert(Y)  ROOT r = bf16[8,8] add(a, b)"
     ),
     "parts along other dimensions": f"{TOP}  {ACROSS}  a = f32[4,8] reshape(Y)  ROOT r = f32[4,8] add(X, a)",
+    "another behind one": (
+        f"{X}  {Y}  s = f32[8,8] negate(z), control-predecessors={{X}}  a = f32[8,8] add(X, Y)  "
+        f"ROOT r = (f32[8,8], f32[8,8]) tuple(a, s)"
+    ),
+    "added behind another": (
+        f"{X}  {Y}  s = f32[8,8] negate(z)  t = f32[8,8] add(X, Y), control-predecessors={{s}}  "
+        f"ROOT r = (f32[8,8], f32[8,8]) tuple(s, t)"
+    ),
+    "one is the result": f"ROOT {X}  {Y}  a = f32[8,8] add(X, Y)  t = token[] after-all()  o = token[] outfeed(a, t)",
     "behind another": f"{X}  {Y}, control-predecessors={{X}}  ROOT r = f32[8,8] add(X, Y)",
 }
 

@@ -209,3 +209,19 @@ ENTRY e {
     values = [np.random.default_rng(0).standard_normal(p.shape.dimensions, "f4") for p in given.entry.parameters]
     one, other = (execute(module, values, precision="exact") for module in (given, compiled(text)))
     np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("shape", ["f32[0]", "f32[0,0,4]", "f32[3,0,4,8]", "f32[0,4,8]"])
+def test_an_empty_product_is_split_into_anything(shape):
+    """There is nothing to put in order."""
+    text = f"""HloModule m
+
+ENTRY e {{
+  x = f32[0,24] parameter(0)
+  w = f32[6,4,32] parameter(1)
+  v = f32[24,32] reshape(w)
+  d = f32[0,32] dot(x, v), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT s = {shape} reshape(d)
+}}
+"""
+    assert str(compiled(text).entry.root.shape).startswith(shape)

@@ -107,6 +107,23 @@ CUTS = {
     "copy": (MATRIX, MATRIX, "copy(%a)", 0, None),
     "copy to other tiles": (MATRIX, MATRIX + "{1,0:T(4,128)}", "copy(%a)", 32, "retile"),
     "copy to columns": (MATRIX, MATRIX + "{0,1:T(8,128)}", "copy(%a)", 64, "transpose"),
+    # Of the same matrix in the registers only a name changes.
+    "a dimension of one": (
+        "f32[16,8,128]{2,0,1:T(8,128)}",
+        "f32[16,1,8,128]{3,0,2,1:T(8,128)}",
+        "reshape(%a)",
+        0,
+        None,
+    ),
+    "rows named anew": ("f32[64,128]{1,0:T(8,128)}", "f32[64,1,128]{2,0,1:T(8,128)}", "reshape(%a)", 0, None),
+    # Four of eight rows, of another dimension than before.
+    "rows of others": (
+        "f32[4,8,128]{2,0,1:T(4,128)}",
+        "f32[2,4,4,128]{3,1,2,0:T(4,128)}",
+        "reshape(%a)",
+        4,
+        "sublane_swap",
+    ),
     "rename": ("f32[4,16,8,128]", "f32[64,8,128]", "reshape(%a)", 0, None),
     "reshape": (MATRIX, "f32[512,64]", "reshape(%a)", 64, "retile"),
     "reshape to other tiles": (MATRIX, "f32[1,64,512]{2,1,0:T(4,128)}", "reshape(%a)", 32, "retile"),

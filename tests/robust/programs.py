@@ -168,7 +168,7 @@ def _change_config(random: Random, lines: list[str]) -> None:
         return
     try:
         tree = mutated_tree(random, json.loads(match[0]))
-    except ValueError:
+    except (ValueError, RecursionError):  # it was nested as deep as brackets go
         return
     lines[place] = line[: match.start()] + json.dumps(tree) + line[match.end() :]
 

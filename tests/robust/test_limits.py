@@ -131,11 +131,13 @@ ENTRY e {{
     assert "case.hlo.txt:8" in refusal_of(capsys, "check", str(path))
 
 
-def test_a_mesh_of_thousands_of_digits_has_more_devices_than_there_can_be(capsys, tmp_path):
+@pytest.mark.parametrize("sizes", [[NINES * 12], [NINES] * 12], ids=["one axis", "many axes"])
+def test_a_mesh_of_thousands_of_digits_has_more_devices_than_there_can_be(capsys, tmp_path, sizes):
     """What Shardy says of a region is text to all others, and is read where the region is cut up."""
+    axes = ", ".join(f'\\"{number}\\"={size}' for number, size in enumerate(sizes))
     path = tmp_path / "case.hlo.txt"
     path.write_text(
-        f"""HloModule m, frontend_attributes={{xla.sdy.meshes="{{mesh = #sdy.mesh<[\\"a\\"={NINES * 12}]>}}"}}
+        f"""HloModule m, frontend_attributes={{xla.sdy.meshes="{{mesh = #sdy.mesh<[{axes}]>}}"}}
 
 ENTRY e {{
   x = f32[8] parameter(0)
@@ -143,7 +145,9 @@ ENTRY e {{
 }}
 """
     )
-    assert "case.hlo.txt:5" in refusal_of(capsys, "run", str(path), "--chip", "v5e")
+    refusal = refusal_of(capsys, "run", str(path), "--chip", "v5e")
+    assert "case.hlo.txt:5" in refusal
+    assert "y: expected a number of devices, at most 65536" in refusal
 
 
 @pytest.mark.parametrize("colors", ["2", NINES * 12])

@@ -1,15 +1,16 @@
 """Pass 11: sums over devices that do not need each other are one, and leave loops that need no new ones.
 
 Permutes begin as soon as what they send is there, and end where their result is first used. Between the two the core
-goes on with what is ready. The order of kernels stays what it was. For other collectives the core waits.
+goes on with what is ready. The order of kernels stays what it was. For other collectives the core waits, but for v5e's
+all-gathers: see ``devices.gathers``.
 
 Source: programs compiled ahead of time for v5e, v5p and v6e, of all-reduces of 4 KiB to 64 MiB: those of one operation,
 type and groups are one up to ``COMBINED_BYTES``, and those of a loop's invariants stand before the loop; all-gathers,
 permutes and reduce-scatters stay as they are, inside of loops too, and none is cut up to run beside the product that
 needs it (a collective matmul), which a partitioner would do. Of 33 with collectives, compiled without flags, only
-permutes have a start and an end, and for v5e all-gathers: see ``devices.gathers``. Of 77 arrays in HBM that a kernel
-makes for an all-reduce alone and that are no results 61 are summed in place; of 24 that are one of several things that
-it makes none. XLA, AllReduceCombiner, AsyncCollectiveCreator; LatencyHidingScheduler, by idea.
+permutes have a start and an end; for v5e kernels take all-gathers along. Of 77 arrays in HBM that a kernel makes for an
+all-reduce alone and that are no results 61 are summed in place; of 24 that are one of several things that it makes
+none. XLA, AllReduceCombiner, AsyncCollectiveCreator; LatencyHidingScheduler, by idea.
 """
 
 from __future__ import annotations
@@ -186,23 +187,29 @@ def start_early(draft: Draft, target: Target) -> None:
     """Split every permute into its start and its end."""
     for graph in draft.running():
         order = graph.order()
-        starts = {node: split(graph, node) for node in order if node.opcode == "collective-permute"}
+        starts = split(graph, [node for node in order if node.opcode == "collective-permute"])
         if starts:
             graph.sequence = _with_starts(order, starts)
     # The order says it now; and some name what was fused or rewritten.
     draft.drop(BEFORE)
 
 
-def split(graph: Graph, node: Node) -> Node:
-    """Put a start and an end in place of a collective; return the start, whose only user the end is."""
+def split(graph: Graph, nodes: Iterable[Node]) -> dict[Node, Node]:
+    """Put starts and ends in place of collectives; return by these the starts, each of which an end alone uses."""
+    starts = {node: _split(graph, node) for node in nodes}
+    ends = (end for start in starts.values() for end in start.users)
+    graph.forget({*starts, *starts.values(), *ends})
+    for node in starts:
+        node.take([])
+    return starts
+
+
+def _split(graph: Graph, node: Node) -> Node:
     # Of one that writes into an array the source alone is sent; several that are sent at once are a tuple.
     sent = node.operands[:1] if "slice_sizes" in node.attributes else node.operands
     shape = TupleShape((one_or_tuple([operand.shape for operand in sent]), node.shape))
     start = graph.add(f"{node.opcode}-start", shape, node.operands, node.attributes)
-    done = graph.add(f"{node.opcode}-done", node.shape, [start], like=node)
-    graph.replace(node, done)
-    graph.forget([start, done])
-    _forget(graph, node)
+    graph.replace(node, graph.add(f"{node.opcode}-done", node.shape, [start], like=node))
     return start
 
 

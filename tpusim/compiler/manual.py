@@ -61,6 +61,9 @@ def localise(draft: Draft, target: Target) -> None:
 def _cross(draft: Draft, target: Target, entry: Graph, crossings: list[Node]) -> None:
     """Take the crossings out of the entry, whose parameters and results become parts."""
     axes = _axes(draft)
+    # Each size alone has been looked at; what they come to is far more.
+    if fault := DEVICES.fault(prod(axes.values())):
+        raise UnsupportedError(f"{crossings[0].name}: {fault} in its mesh")
     held: dict[Node, str] = {}
     for node in crossings:
         _check_axes(node, axes)

@@ -102,6 +102,9 @@ def _split_products(graph: Graph, target: Target) -> None:
         dot = node.operands[0] if node.opcode == "reshape" else node
         if dot.opcode != "dot" or list(dot.users) != [node] or dot is graph.root or node.is_dynamic or dot.is_dynamic:
             continue
+        # What is empty is split in any way.
+        if not node.array.element_count:
+            continue
         if not dot.attributes.get("lhs_batch_dims") and any(map(_is_reshaped, dot.operands)):
             groups = _groups(dot.array.dimensions, node.array.dimensions)
             if all(len(group.before) == 1 for group in groups) and _splits(groups, node):

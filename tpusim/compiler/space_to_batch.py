@@ -39,7 +39,10 @@ class _Form(NamedTuple):
     columns: int
 
     def order(self, rank: int) -> list[int]:
-        """Return the array's dimensions as they stand when it is cut: images and columns before the rows."""
+        """Return the array's dimensions as they stand when it is cut.
+
+        Images and columns go before the dimension in front of the columns, their rows.
+        """
         rest = [d for d in range(rank) if d not in (self.images, self.along)]
         first = rest.index(self.along - 1) if self.along - 1 in rest else 0
         return [*rest[:first], self.images, self.along, *rest[first:]]
@@ -164,7 +167,7 @@ class _Graph:
         self.cuts[node] = _Cut(self.graph.add("convolution", shape, [given, kernel], attributes, like=node), form)
 
     def _reduce(self, node: Node, cut: _Cut) -> None:
-        """Combine the columns of stretches, and all that is combined with them, where they lie."""
+        """Combine the columns of a cut array where they lie, and all dimensions that are combined with them."""
         array, start = node.operands[0], node.operands[-1]
         gone, images = node.attributes["dimensions"], array.array.dimensions[cut.form.images]
         is_whole = cut.form.along in gone and (images == 1 or cut.form.images in gone)

@@ -4,7 +4,8 @@ Where the TPU compiler does so, one gather at a time begins before the first pro
 end of the one before it, and ends before its first user. Others are waited for.
 
 Source: 43 programs with all-gathers of 32 KiB to 32 MiB, compiled ahead of time for v5e:2x4, v5p:2x2x2 and v6e:2x4
-(libtpu 0.0.52): for v5e alone these kernels take gathers along, whichever their sizes.
+(libtpu 0.0.52): for v5e alone kernels with products take gathers along (AsyncCollectiveStart), whichever their sizes;
+a start and an end stand for that here.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Iterable, Sequence
 from math import inf
 
 from tpusim.compiler.collectives import names_of, split
+from tpusim.compiler.kernels.places import let_wait, waits
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
-from tpusim.ir.ops import CONTROL_FLOW, PRODUCTS, VIEWS
+from tpusim.ir.ops import CONTROL_FLOW, FREE, PRODUCTS, USES_FAST_MEMORY, VIEWS
 from tpusim.shapes.shape import ArrayShape
 
 
@@ -32,13 +34,17 @@ def hide_gathers(draft: Draft, target: Target) -> None:
 
 
 def _hide(draft: Draft, graph: Graph, order: list[Node], gathers: list[Node]) -> None:
-    """Put the starts and ends of gathers into an order; whatever is not said stands before its first user."""
+    """Put the starts and ends of gathers into an order; nodes that are left out of it come before their first user."""
     place = {node: at for at, node in enumerate(order)}
     named = names_of(order, gathers)
+    behind = waits(draft, order)
+    awaited = {each for before in behind.values() for each in before}
     used: dict[Node, int] = {}
     for at, node in enumerate(order):
-        for gather in (named[each] for each in node.operands if each in named and node not in named):
-            used.setdefault(gather, at)
+        for gather in (named[each] for each in (*node.operands, *behind.get(node, ())) if each in named):
+            # What only names a result of a gather does not use it.
+            if named.get(node) is not gather:
+                used.setdefault(gather, at)
     products = [at for at, node in enumerate(order) if _has_product(draft, [node])]
     # Nothing runs beside all that a loop, a branch or a call runs.
     calls = [at for at, node in enumerate(order) if node.opcode in CONTROL_FLOW]
@@ -46,15 +52,20 @@ def _hide(draft: Draft, graph: Graph, order: list[Node], gathers: list[Node]) ->
     moved: set[Node] = set()
     free = 0
     for gather in sorted(gathers, key=lambda each: used.get(each, len(order))):
-        made = _made_for(draft, gather)
-        needed = {_maker(each) for node in (gather, *made) for each in node.operands} - set(made)
+        # What another node is to run behind stays where it is.
+        made = [node for node in _made_for(draft, gather) if node not in awaited]
+        taken = (each for node in (gather, *made) for each in (*node.operands, *behind.get(node, ())))
+        needed = set(map(_maker, taken)) - set(made)
         end = used.get(gather, len(order) - 1)
         begin = max([free, _last_before(calls, end) + 1, *(place[each] + 1 for each in needed)])
         first = _first_from(products, begin)
         if first < end:
             hidden[gather], free = (first, end), end
             moved.update(made)
-    starts = {gather: split(graph, gather) for gather in hidden}
+    starts = split(graph, hidden)
+    for node, before in behind.items():
+        # Names of what is there no more would be passed over.
+        let_wait(node, [end for each in before if each in starts for end in starts[each].users])
     begins = {first: starts[gather] for gather, (first, _) in hidden.items()}
     ends = {end: starts[gather] for gather, (_, end) in hidden.items()}
     sequence: list[Node] = []
@@ -79,8 +90,9 @@ def _first_from(places: Sequence[int], at: int) -> float:
 def _made_for(draft: Draft, gather: Node) -> list[Node]:
     """Return the kernels without a product that make something for a gather alone."""
     made = (each.source for each in gather.operands)
+    kernels = USES_FAST_MEMORY - FREE
     return [
-        node for node in made if node.opcode == "fusion" and len(node.users) == 1 and not _has_product(draft, [node])
+        node for node in made if node.opcode in kernels and len(node.users) == 1 and not _has_product(draft, [node])
     ]
 
 

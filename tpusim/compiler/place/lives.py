@@ -65,7 +65,7 @@ def _is_not_shared(instruction: Instruction) -> bool:
     and none of a fusion around a product (198 of 198); of 509 results of other fusions 389 do. None of a collective
     does, while all of 128 KiB to 16 MiB do on v5e and v6e, and on v4 in CMEM.
     """
-    is_kernel = instruction.opcode in (USES_FAST_MEMORY | ON_RINGS) - FREE
+    is_kernel = instruction.opcode in (USES_FAST_MEMORY | ON_RINGS | GATHERS_BESIDE) - FREE
     return is_kernel and str(instruction.attributes.get("kind")) != "kLoop"
 
 

@@ -296,7 +296,7 @@ def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation:
         # With equal minor dimensions only major ones are renamed, and no element leaves its register.
         if before == after and same_tiles:
             return ""
-        if before[:1] == after[:1] and [d for d, _ in before] != [d for d, _ in after] and same_tiles:
+        if before[:1] == after[:1] and [apart for apart, _ in before] != [apart for apart, _ in after] and same_tiles:
             return "sublane_swap"
         lanes_of = [shape.dimensions[minor_to_major(shape)[0]] if shape.rank else 1 for shape in (source, target)]
         ends = [shape.dimensions[-1] if shape.rank else 1 for shape in (source, target)]
@@ -314,8 +314,9 @@ def _move_kind(opcode: str, source: ArrayShape, target: ArrayShape, permutation:
 
 
 def _minor(shape: ArrayShape) -> list[tuple[int, int]]:
-    """Return the two minor dimensions of an array, each counted from the last, and their sizes."""
-    return [(shape.rank - d, shape.dimensions[d]) for d in minor_to_major(shape)[:2]]
+    """Return of an array's two minor dimensions how far apart in it elements along them are, and the sizes."""
+    sizes = shape.dimensions
+    return [(prod(sizes[d + 1 :]) if sizes[d] > 1 else 0, sizes[d]) for d in minor_to_major(shape)[:2]]
 
 
 @work_rule("slice", "dynamic-slice", "dynamic-update-slice", "pad", "concatenate")

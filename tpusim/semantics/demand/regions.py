@@ -173,7 +173,7 @@ def _absorb(kept: list[Box], box: Box) -> None:
             continue
         # The larger box may fit to one that the smaller did not fit to.
         box, at = joined, 0
-        kept[:] = [other for other in kept if _joined(other, joined) != joined]
+        kept[:] = [other for other in kept if not other.is_exact or _joined(other, joined) != joined]
     kept.append(box)
 
 
