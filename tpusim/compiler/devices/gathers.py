@@ -65,7 +65,7 @@ def _hide(draft: Draft, graph: Graph, order: list[Node], gathers: list[Node]) ->
     starts = split(graph, hidden)
     for node, before in behind.items():
         # Names of what is there no more would be passed over.
-        let_wait(node, [end for each in before if each in starts for end in starts[each].users])
+        let_wait(starts.get(node, node), [end for each in before if each in starts for end in starts[each].users])
     begins = {first: starts[gather] for gather, (first, _) in hidden.items()}
     ends = {end: starts[gather] for gather, (_, end) in hidden.items()}
     sequence: list[Node] = []

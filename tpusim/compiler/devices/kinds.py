@@ -10,7 +10,7 @@ from tpusim.shapes.shape import ArrayShape
 
 
 def kind_of(draft: Draft, node: Node) -> object:
-    """Return what is equal for sums that can be one, or None for what is no sum, or does more to two values.
+    """Return what is equal for sums that can be one; None for no sum, or one that does more than one operation.
 
     Source: XLA, GetAllReduceKey.
     """
