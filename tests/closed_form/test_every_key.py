@@ -94,6 +94,7 @@ CASES = [
     Case("linalg_512.v7x", "v7x"),
     Case("memory/fsdp.v5e_2x4", "v5e"),
     Case("memory/fsdp.v5e_2x4", "v5e", "v5e:2x2*2"),
+    Case("sharded/mlp_fsdp_train_v5e", "v5e", "v5e:2x4"),
 ]
 """The quick ones first: most keys move one of them."""
 
