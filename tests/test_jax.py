@@ -14,7 +14,7 @@ import pytest
 
 from tpusim.errors import ConfigError
 from tpusim.frontends.xla import jaxlib
-from tpusim.jax import compile_for, devices_of, lower_for, tune
+from tpusim.jax import _key, compile_for, devices_of, lower_for, tune
 from tpusim.pipeline.device_order import with_device_order
 from tpusim.pipeline.stages import execute, simulate
 from tpusim.source import SourceText
@@ -258,6 +258,25 @@ def test_a_program_is_compiled_once(monkeypatch, tmp_path):
         texts.append(compile_for(double, shape, topology="v5e:2x2").source.text)
     assert texts[0] == texts[1]
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_other_options_are_another_program(monkeypatch):
+    """The options of ``jax.jit`` and those of JAX are not in the text that the compiler is given, but are in the key."""
+    monkeypatch.setattr("tpusim.jax.version", lambda name: "1")  # There is none of libtpu where it is not installed.
+
+    def key(**options):
+        shape = jax.ShapeDtypeStruct((8, 128), "float32")
+        return _key(jax.jit(double, **options).trace(shape).lower(lowering_platforms=("tpu",)), (), "v5e")
+
+    plain = key()
+    assert plain == key() != []
+    assert plain != key(compiler_options={"xla_tpu_scoped_vmem_limit_kib": "1024"})
+    level = jax.config.values["jax_exec_time_optimization_effort"]
+    jax.config.update("jax_exec_time_optimization_effort", 0.5)
+    try:
+        assert plain != key()
+    finally:
+        jax.config.update("jax_exec_time_optimization_effort", level)
 
 
 @needs_libtpu

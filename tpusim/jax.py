@@ -202,14 +202,16 @@ def _key(lowered: Any, order: tuple[int, ...], topology: str) -> list[str]:
         # With the places in the source, which the compiled text has as well.
         text = lowered.as_text(debug_info=True)
         versions = [version(name) for name in ("jax", "jaxlib", "libtpu")]
-    # What is no function of JAX, or a library under another name.
+        # Those of jax.jit, and of JAX as a whole: no public name gives the first.
+        options = [str(lowered._lowering._compiler_options_kvs), str(sorted(_jax().config.values.items()))]
+    # What is no function of JAX, a library under another name, or a JAX that keeps its options elsewhere.
     except (AttributeError, PackageNotFoundError):
         return []
     if not order and not _ALONE.search(text):
         return []
     flags = (os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
     # The text is the same in whichever order the devices of a mesh are, and the program is not.
-    return [text, topology, *([str(list(order))] if order else []), *flags, *versions]
+    return [text, topology, *([str(list(order))] if order else []), *options, *flags, *versions]
 
 
 def _name_of(function: Callable[..., Any]) -> str:
