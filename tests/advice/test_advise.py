@@ -50,6 +50,7 @@ def found_in(*steps: AnyStep) -> dict[str, Finding]:
         ("padded", "padding"),
         ("wide", "cast to bf16"),
         ("mesh", "mesh order"),
+        ("ring", "mesh order"),
         ("batch", "batch loops"),
         ("donated", "donation"),
         ("alike", "kernels alike"),
