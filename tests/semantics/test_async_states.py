@@ -25,6 +25,19 @@ def test_every_operand_of_a_start_is_one_of_its_computation(second, label):
     assert any(f"[{label}]" in message for message in found) if label else found == []
 
 
+@pytest.mark.parametrize(("form", "done"), [("async-start(OF), calls=w", "async"), ("call-start(OF), to_apply=w", "call")])
+def test_a_done_has_all_operands_of_the_computation(form, done):
+    """However the start names it; before that, updates may bring them."""
+    whole, first = f"((f32[2], f32[2]), f32[2], u32[]) {form}", f"((f32[2]), f32[2], u32[]) {form}"
+    wrapped = WRAPPED.replace("TYPE", "f32")
+    end = f"ROOT d = f32[2] {done}-done"
+    assert faults("a = " + whole.replace("OF", "p, p"), f"{end}(a)", before=wrapped) == []
+    update = f"u = ((f32[2], f32[2]), f32[2], u32[]) {done}-update(a, p)"
+    assert faults("a = " + first.replace("OF", "p"), update, f"{end}(u)", before=wrapped) == []
+    (found,) = faults("a = " + first.replace("OF", "p"), f"{end}(a)", before=wrapped)
+    assert "[async_c13]" in found
+
+
 def test_the_state_of_a_send_may_be_carried_in_a_tuple():
     """A pipelined transfer ends in another trip than it begins in."""
     lines = ("k = token[] after-all()", "s = (f32[2], u32[], token[]) send(p, k), channel_id=1")

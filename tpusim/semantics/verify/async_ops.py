@@ -83,7 +83,9 @@ def _check_link(view: View, call: Call, phase: str) -> Iterator[Finding]:
 
 
 def _check_done(view: View, call: Call, before: Instruction, start: Instruction) -> Iterator[Finding]:
-    wrapped = view.module.by_name.get(str(start.attributes.get("calls", "")))
+    # The short form of a call names what it calls; others have no computation that is written down.
+    name = start.attributes.get("to_apply" if start.opcode == "call-start" else "calls", "")
+    wrapped = view.module.by_name.get(str(name))
     if wrapped is None:
         return
     if not compatible(call.instruction.shape, wrapped.root.shape):
