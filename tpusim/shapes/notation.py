@@ -138,7 +138,7 @@ def _known_array(name: str, sizes: str, layout_text: str | None) -> ArrayShape |
         # A wrong layout goes to the reader, which finds the same fault and knows its place.
         if layout is None or len(layout.minor_to_major) != len(dimensions):
             return None
-    return ArrayShape(element_type, dimensions, (), layout)
+    return ArrayShape(element_type, dimensions, (), _stated(layout))
 
 
 @lru_cache(maxsize=4096)
@@ -166,7 +166,7 @@ def _array(reader: Reader) -> ArrayShape:
         reader.position = end
     if (sizes or layout) and not element_type.is_array_type:
         raise reader.error(f"expected {element_type}[] without sizes and layout, found some", start)
-    return ArrayShape(element_type, dimensions, dynamic if any(dynamic) else (), layout)
+    return ArrayShape(element_type, dimensions, dynamic if any(dynamic) else (), _stated(layout))
 
 
 def _type_name(reader: Reader) -> DType:
@@ -207,6 +207,14 @@ def _layout(reader: Reader, rank: int | None = None) -> Layout:
     layout = Layout(order, **fields)
     validate_layout(layout, len(order) if rank is None else rank, reader.span(start))
     return layout
+
+
+def _stated(layout: Layout | None) -> Layout | None:
+    """Return a layout, None for the one of a scalar that says nothing: ``{:}`` is not printed, here as in XLA."""
+    return None if layout == _NOTHING else layout
+
+
+_NOTHING = Layout(())
 
 
 def _enclosed(reader: Reader, read: Callable[[Reader], Any]) -> Any:
