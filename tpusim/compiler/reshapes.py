@@ -19,6 +19,8 @@ from math import prod
 from typing import NamedTuple
 
 from tpusim.compiler.decompose.build import Build
+from tpusim.compiler.layouts.bitcasts import carried_orders
+from tpusim.compiler.layouts.orders import boundary_order, laid_out
 from tpusim.compiler.simplify.rules import starts_from_nothing
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
@@ -36,7 +38,7 @@ def move_reshapes(draft: Draft, target: Target) -> None:
         seen: set[Node] = set()
         for node in graph.order():
             # What has been moved is used no more.
-            if node not in seen and node.users and _moves_elements(node):
+            if node not in seen and node.users and _moves_elements(node, target):
                 seen.update(_Move(graph, node, target).make())
                 if node.operands:
                     _sink(graph, node, target)
@@ -52,7 +54,10 @@ def _sink(graph: Graph, reshape: Node, target: Target) -> None:
     """
     if any(one.opcode in PRODUCTS for one in (*reshape.operands, *reshape.operands[0].operands)):
         return
-    vpu, (*_, rows, columns) = target.chip.vpu, (1, *reshape.array.dimensions)
+    vpu, before = target.chip.vpu, reshape.operands[0].array
+    lying = laid_out(before, boundary_order(before, target.chip), target.chip)
+    order = next(iter(carried_orders(lying, reshape.array.dimensions)), tuple(reversed(range(reshape.array.rank))))
+    columns, rows = (*(reshape.array.dimensions[d] for d in order[:2]), 1)[:2]
     if rows % vpu.sublanes or columns % vpu.lanes:
         return
     first = list(reshape.users)
@@ -144,13 +149,19 @@ def _split_product(build: Build, dot: Node, node: Node, groups: Sequence[_Group]
     return build.graph.add("dot", node.shape, operands, named, like=dot)
 
 
-def _moves_elements(node: Node) -> bool:
-    """Return whether a node splits or joins the dimension that lies in the lanes."""
+def _moves_elements(node: Node, target: Target) -> bool:
+    """Return whether a node splits or joins the dimension that lies in the lanes, before or after."""
     if node.opcode != "reshape" or not node.array.rank or any(node.array.dynamic):
         return False
-    before = node.operands[0].array
-    is_plain = before.rank and before.element_count and not any(before.dynamic)
-    return bool(is_plain) and before.dimensions[-1] != node.array.dimensions[-1]
+    before, after = node.operands[0].array, node.array
+    if not before.rank or not before.element_count or any(before.dynamic):
+        return False
+    kept = [group for group in _groups(before.dimensions, after.dimensions) if len(group.before) == len(group.after) == 1]
+    lanes = (boundary_order(array, target.chip)[0] for array in (before, after))
+    return any(
+        all(lane not in side for side in sides)
+        for lane, sides in zip(lanes, ([group.before for group in kept], [group.after for group in kept]), strict=True)
+    )
 
 
 class _Group(NamedTuple):

@@ -41,6 +41,7 @@ from tpusim.compiler.layouts.rows import (
     takes_rows,
     window_sizes,
 )
+from tpusim.compiler.layouts.whole_tiles import move_tiles, moved_tiles
 from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationLayout
@@ -131,11 +132,15 @@ class _Assignment:
         self.order: dict[Node, Order] = {}
         # What is made in the order that is wanted, whatever it is made of.
         self.firm: set[Node] = set()
+        self.results: set[Node] = set()
+        # What is wanted as it is by a product, perhaps behind work element by element.
+        self.by_product: set[Node] = set()
 
     def run(self) -> None:
         nodes = self.graph.order()
         self.rows = {node.operands[0]: rows_of(self.graph, node) for node in nodes if node.opcode == "while"}
         self.wanted |= dict(self._results(self.graph.root))
+        self.results.update(self.wanted)
         for node in reversed(nodes):
             self._want(node)
         for node in nodes:
@@ -165,6 +170,8 @@ class _Assignment:
         """Note what a node wants of its operands, unless a later user has said so already."""
         for operand, order in self._wants(node):
             if isinstance(operand.shape, ArrayShape) and operand.shape.rank > 1:
+                if operand not in self.wanted and (node.opcode in PLAIN_PRODUCTS or node in self.by_product):
+                    self.by_product.add(operand)
                 is_wanted = self.wanted.setdefault(operand, order) == order
                 is_firm = node in self.firm or _is_put_together(operand, node)
                 if is_wanted and is_firm and operand.opcode in FUSES_INTO_USERS:
@@ -323,6 +330,8 @@ class _Assignment:
                 operand = node.operands[0]
                 named = operand.operands if operand.opcode == "bitcast" else [operand]
                 self.graph.replace(node, self.graph.add("bitcast", node.shape, named, like=node))
+            elif node.opcode == "reshape":
+                move_tiles(self.graph, node)
 
 
 def _rank(node: Node) -> int:
@@ -382,7 +391,9 @@ def _follow(self: _Assignment, node: Node) -> Order:
             order = wanted
         elif wanted and largest.opcode not in FUSES_INTO_USERS:
             # A copy of what no kernel of this makes is needed in any case, and best where there is less to go through.
-            order = least_padded(node.array, [order, wanted], self.chip)
+            # With lanes as they are it is made in the kernel that takes it.
+            first, second = (wanted, order) if wanted[0] == order[0] else (order, wanted)
+            order = least_padded(node.array, [first, second], self.chip)
     else:
         order = wanted or boundary_order(node.array, self.chip)
     node.take([self.ordered(operand, order) if _rank(operand) == len(order) else operand for operand in node.operands])
@@ -438,11 +449,18 @@ def _reshape(self: _Assignment, node: Node) -> Order:
     self.settled(operand)
     if operand.opcode == "dynamic-slice" and len(node.operands) == 1:
         operand = _row_in_order(self, node, operand)
-    for kept in carried_orders(operand.array, node.array.dimensions):
+    carried = carried_orders(operand.array, node.array.dimensions)
+    for kept in carried:
         # What is gathered keeps its rows on the way to other dimensions.
         if operand.opcode == "gather" or stays(operand.array, laid_out(node.array, kept, self.chip)):
             return kept
-    return self.free(node)
+    free = self.free(node)
+    # Whole tiles move for products and results alone, and what products make: else dimensions stay in their order.
+    near = (operand, *operand.operands)
+    moves = node in self.by_product or node in self.results or any(one.opcode in PLAIN_PRODUCTS for one in near)
+    if carried and not moves and moved_tiles(operand.array, laid_out(node.array, free, self.chip)):
+        return carried[0]
+    return free
 
 
 def _row_in_order(self: _Assignment, node: Node, row: Node) -> Node:
