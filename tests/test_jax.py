@@ -261,7 +261,7 @@ def test_a_program_is_compiled_once(monkeypatch, tmp_path):
 
 
 def test_other_options_are_another_program(monkeypatch):
-    """The options of ``jax.jit`` and those of JAX are not in the text that the compiler is given, but are in the key."""
+    """Those of ``jax.jit`` and of JAX itself are not in the text that the compiler is given, but are in the key."""
     monkeypatch.setattr("tpusim.jax.version", lambda name: "1")  # There is none of libtpu where it is not installed.
 
     def key(**options):

@@ -139,7 +139,7 @@ APPLIED: Final = Limit("executions within a kernel", 10**60, least=0)
 COMPUTED_INSTRUCTIONS: Final = Limit("instructions to compute", 2**21, least=0)
 """With each trip of a loop counted once: calls of calls multiply, and one takes some microseconds at least."""
 
-LOOPED_INSTRUCTIONS: Final = 2**20
+LOOPED_INSTRUCTIONS: Final = 2**19
 """What trips of loops compute, and what is applied to one element after the other, unless it is said how many trips one
 may make: of small arrays some seconds, and for ever of a loop that never ends."""
 

@@ -150,6 +150,8 @@ REFUSED = [
     (["chips", "v5x"], "did you mean"),
     (["run", MLP, "--stop-after", "lowering", "--html", "x.html"], "--html: nothing runs with --stop-after lowering"),
     (["run", MLP, "--stop-after", "text", "--model-explorer", "x"], "--model-explorer: nothing runs with --stop-after"),
+    (["run", MLP, "--stop-after", "text", "--json"], "--json: expected a stage that has a form of JSON"),
+    (["sweep", MLP, "-o", "mxu.count=lin(1,2,99999999)"], "axis mxu.count: expected a number of points, at most"),
     (["run", MLP, "--against", "a.json"], "--against: expected --html FILE as well"),
     # Before the run, which would end with a message of its own.
     (["run", MLP, "--timeout", "1e-6", "--html", "x.html", "--against", "/no/such.json"], "/no/such.json: "),

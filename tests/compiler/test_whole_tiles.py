@@ -89,7 +89,8 @@ KERNELS = {
         1,
     ),
     "a product of what is made of it alone": (
-        TAKEN + f"y = {X} parameter(1)\n k = {CUT} reshape(y)\n t = {CUT} tanh(k)\n ROOT d = {SCORES} dot(s, t), {BATCH}",
+        TAKEN
+        + f"y = {X} parameter(1)\n k = {CUT} reshape(y)\n t = {CUT} tanh(k)\n ROOT d = {SCORES} dot(s, t), {BATCH}",
         2,
     ),
     "rows of chunks": (

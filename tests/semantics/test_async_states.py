@@ -25,7 +25,9 @@ def test_every_operand_of_a_start_is_one_of_its_computation(second, label):
     assert any(f"[{label}]" in message for message in found) if label else found == []
 
 
-@pytest.mark.parametrize(("form", "done"), [("async-start(OF), calls=w", "async"), ("call-start(OF), to_apply=w", "call")])
+@pytest.mark.parametrize(
+    ("form", "done"), [("async-start(OF), calls=w", "async"), ("call-start(OF), to_apply=w", "call")]
+)
 def test_a_done_has_all_operands_of_the_computation(form, done):
     """However the start names it; before that, updates may bring them."""
     whole, first = f"((f32[2], f32[2]), f32[2], u32[]) {form}", f"((f32[2]), f32[2], u32[]) {form}"

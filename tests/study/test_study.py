@@ -115,6 +115,31 @@ def test_a_store_that_is_damaged_is_told_by_its_name(tmp_path, damage):
         small(store=tmp_path).run()
 
 
+def test_an_outcome_with_another_figure_is_told(tmp_path):
+    """A digit that is another one after a fault is none that was written."""
+    study = small(store=tmp_path)
+    study.run()
+    study.close()
+    with closing(sqlite3.connect(tmp_path / "outcomes.sqlite")) as rows, rows:
+        key, outcome = rows.execute("SELECT key, outcome FROM outcomes").fetchone()
+        at = outcome.index(b'"time_us":') + len(b'"time_us":')
+        other = b"8" if outcome[at : at + 1] != b"8" else b"7"
+        rows.execute("UPDATE outcomes SET outcome = ? WHERE key = ?", (outcome[:at] + other + outcome[at + 1 :], key))
+    with pytest.raises(ConfigError, match=r"outcomes\.sqlite: not the outcomes of a study, or damaged"):
+        small(store=tmp_path).run()
+
+
+def test_a_store_that_says_in_no_text_what_it_holds_is_told(tmp_path):
+    """SQLite hands on the bytes of its own table."""
+    study = small(store=tmp_path)
+    study.run()
+    study.close()
+    path = tmp_path / "outcomes.sqlite"
+    path.write_bytes(path.read_bytes().replace(b"outcome BLOB", b"outc\xffme BLOB"))
+    with pytest.raises(ConfigError, match=r"outcomes.*: "):
+        small(store=tmp_path).run()
+
+
 def test_a_changed_program_is_run_again(tmp_path, monkeypatch):
     """What counts is what a file holds, not its name."""
     given = runs_of(monkeypatch)

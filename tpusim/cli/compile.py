@@ -27,6 +27,9 @@ examples:
   tpusim compile step.hlo.txt --chip v5e --stop-after fuse -o -"""
 
 
+_OUTPUT = "write HLO text, compressed if FILE ends in .gz (- for output)"
+
+
 @command(
     "compile",
     "compile what a front end makes for a chip, without the TPU compiler",
@@ -34,7 +37,7 @@ examples:
     CHIP,
     LONG_OVERRIDE,
     option("--stop-after", metavar="PASS", default="", help="give what this pass made (see above)"),
-    written("-o", "--output", metavar="FILE", help="write HLO text, compressed if FILE ends in .gz (- for output)"),
+    written("-o", "--output", or_output=True, metavar="FILE", help=_OUTPUT),
     option("--report", action="store_true", help="say what the passes did as well"),
     json_option("print the report as one JSON object"),
     description=_COMPILE,

@@ -12,6 +12,7 @@ import signal
 import sys
 from contextlib import suppress
 from types import FrameType
+from typing import TextIO
 
 
 def run_process() -> int:
@@ -57,14 +58,22 @@ _SOON_SECONDS = 1e-3
 def _leave(code: int) -> None:
     """End the process, unless there is more to do at its end: for pools, or for what measures it."""
     # Python would take apart a hundred thousand objects whose memory goes back all the same; mypy leaves likewise.
+    for stream in (sys.stdout, sys.stderr):
+        _flush(stream)
     threading = sys.modules.get("threading")
     others = threading.active_count() - 1 if threading else 0
     if others or atexit._ncallbacks() or sys.gettrace() or sys.getprofile():
         return
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    os._exit(code)
+
+
+def _flush(stream: TextIO) -> None:
+    """Write what is left, or forget it: that it cannot be written has been told, and Python would end with 120."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _open_streams() -> None:

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 from warnings import catch_warnings
 
 from tpusim.cli.answers import advise, explain, path
@@ -166,8 +167,16 @@ def parser_of_all() -> argparse.ArgumentParser:
     return _parser(_ALL, with_options=True)
 
 
+class _Parser(argparse.ArgumentParser):
+    """One whose help is output like any other: argparse itself says nothing where it cannot be written."""
+
+    def print_help(self, file: Any = None) -> None:
+        sys.stdout.write(self.format_help())
+        sys.stdout.flush()
+
+
 def _parser(known: Sequence[Command], *, with_options: bool) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=AsWritten)
+    parser = _Parser("tpusim", description=_DESCRIPTION, epilog=_EXAMPLES, formatter_class=AsWritten)
     parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and the commit")
     # A command that asks for it cannot import this module, which imports all commands.
     parser.set_defaults(parser_of_all=parser_of_all)

@@ -101,15 +101,26 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def written(*flags: str, also: Callable[[str], Iterable[str]] = lambda name: (), **settings: Any) -> Option:
+def written(
+    *flags: str,
+    also: Callable[[str], Iterable[str]] = lambda name: (),
+    or_output: bool = False,
+    **settings: Any,
+) -> Option:
     """Return an option for the name of a file to write, which is neither another one's nor one that is read.
 
-    ``also`` gives the names of the files that are written beside it.
+    ``also`` gives the names of the files that are written beside it; with ``or_output``, - is standard output.
     """
-    return option(*flags, action=_Written, also=also, type=_file_name, **settings)
+    return option(*flags, action=_Written, also=also, type=_name if or_output else _file_name, **settings)
 
 
 def _file_name(text: str) -> str:
+    if text == "-":
+        raise argparse.ArgumentTypeError("expected a file, found - (./- for one of that name)")
+    return _name(text)
+
+
+def _name(text: str) -> str:
     if text.endswith(os.sep):
         raise argparse.ArgumentTypeError(f"expected a file, found the folder {text!r}")
     return _stated(text)
@@ -170,7 +181,9 @@ def _read(
     from tpusim.hardware.load import chip_files
 
     for text in (*programs, *_named(options)):
-        yield from (name for name in (text, *_matching(text)) if os.path.isfile(name))
+        # Under this name standard input is the file that it comes from.
+        named = "/dev/stdin" if text == "-" else text
+        yield from (name for name in (named, *_matching(text)) if os.path.isfile(name))
     for chip in (*chips, *_texts(getattr(options, "chip", None))):
         yield from map(str, chip_files(chip))
     if plugins := getattr(options, "plugin", ()):

@@ -134,6 +134,8 @@ def _check_files(options: Namespace) -> None:
     if asked and options.stop_after in ("text", "lowering"):
         flag = f"--{asked.replace('_', '-')}"
         raise ConfigError(f"{flag}: nothing runs with --stop-after {options.stop_after}, of which to write a file")
+    if options.json and options.stop_after == "text":
+        raise ConfigError("--json: expected a stage that has a form of JSON, found --stop-after text")
     if options.against and not options.html:
         raise ConfigError("--against: expected --html FILE as well, which has the comparison")
     for name, endings in _ENDINGS.items():

@@ -145,7 +145,7 @@ def _is_study(options: Namespace) -> bool:
 
 
 def _study(options: Namespace, progress: Any) -> Study:
-    from tpusim.study.spec import BASES, read_table, table_of
+    from tpusim.study.spec import BASES, make_spec, read_table, spec_of_file, table_of
     from tpusim.study.study import Study
 
     table: dict[str, Any] = {"programs": options.programs}
@@ -158,9 +158,11 @@ def _study(options: Namespace, progress: Any) -> Study:
             axes[name] = getattr(options, name)
             table.pop(key, None)
     flags = {"warm": options.warm, "allow_overflow": options.allow_overflow}
+    table = table | {"axes": axes} | {key: True for key, given in flags.items() if given} | trips(options)
+    # Where axes are given beside a file an error may be theirs.
+    is_file_alone = _is_study(options) and not options.override
     return Study(
-        table | {"axes": axes} | {key: True for key, given in flags.items() if given} | trips(options),
-        folder=start,
+        spec_of_file(table, options.programs[0]) if is_file_alone else make_spec(table, start),
         store=_folder(options),
         executor=options.executor,
         jobs=options.jobs,

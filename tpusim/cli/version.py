@@ -18,6 +18,7 @@ class ShowVersion(argparse.Action):
         """Print and exit."""
         commit = _of_checkout() or _of_installation()
         sys.stdout.write(f"tpusim {__version__}{f' (commit {commit})' if commit else ''}\n")
+        sys.stdout.flush()
         parser.exit()
 
 

@@ -156,7 +156,9 @@ def _moves_elements(node: Node, target: Target) -> bool:
     before, after = node.operands[0].array, node.array
     if not before.rank or not before.element_count or any(before.dynamic):
         return False
-    kept = [group for group in _groups(before.dimensions, after.dimensions) if len(group.before) == len(group.after) == 1]
+    kept = [
+        group for group in _groups(before.dimensions, after.dimensions) if len(group.before) == len(group.after) == 1
+    ]
     lanes = (boundary_order(array, target.chip)[0] for array in (before, after))
     return any(
         all(lane not in side for side in sides)

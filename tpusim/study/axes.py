@@ -11,7 +11,7 @@ from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.fields import parse_value, whole_where_due
-from tpusim.limits import DIMENSIONS, POINTS, SEED, shown
+from tpusim.limits import DIMENSIONS, POINTS, SEED
 
 Setting = dict[str, Any]
 """Values by key, some of them still factors of what the base has."""
@@ -94,9 +94,9 @@ def _range_axis(name: str, written: Mapping[str, Any]) -> Axis:
     if not count:
         return Axis(name, (), found)
     n = count[0]
-    if not isinstance(n, int) or POINTS.fault(n):
-        stated = shown(n) if isinstance(n, int) else repr(n)
-        raise ConfigError(f"axis {name}: expected a number of points, at least 1, found {stated}")
+    fault = POINTS.fault(n) if isinstance(n, int) else f"expected {POINTS.what}, found {n!r}"
+    if fault:
+        raise ConfigError(f"axis {name}: {fault}")
     values = [found.at(i / max(1, n - 1)) for i in range(n)]
     if not all(map(math.isfinite, values)):
         raise ConfigError(f"axis {name}: expected values that a float holds from {low} to {high}, found {max(values)}")

@@ -105,7 +105,17 @@ class Spec:
 
 def read_spec(path: str | Path) -> Spec:
     """Return the study that a TOML file describes; patterns of programs and files of chips start from its folder."""
-    return make_spec(read_table(path), Path(path).parent, str(path))
+    return spec_of_file(read_table(path), path)
+
+
+def spec_of_file(table: Mapping[str, Any], path: str | Path) -> Spec:
+    """Return the study of what a file says; errors have its name."""
+    try:
+        return make_spec(table, Path(path).parent, str(path))
+    except ConfigError as error:
+        if str(error).startswith(str(path)):
+            raise
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def read_table(path: str | Path) -> dict[str, Any]:

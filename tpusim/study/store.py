@@ -100,7 +100,8 @@ class Store:
             self._rows.execute("PRAGMA synchronous = NORMAL")
             with self._rows:
                 self._rows.execute(_TABLE)
-        except (sqlite3.Error, OSError) as error:
+        # A damaged file may say what it holds in bytes that are no text.
+        except (sqlite3.Error, OSError, ValueError) as error:
             raise ConfigError(f"{folder}: expected a folder for a study's outcomes: {error}") from error
 
     def close(self) -> None:
@@ -114,7 +115,7 @@ class Store:
         with self._open() as stored:
             asked = "SELECT outcome FROM outcomes WHERE key = ?"
             rows = ((key, stored.execute(asked, [key]).fetchone()) for key in keys)
-            known = {key: msgspec.json.decode(row[0], type=Outcome) for key, row in rows if row}
+            known = {key: _outcome(row[0]) for key, row in rows if row}
         return {key: outcome for key, outcome in known.items() if outcome.status not in ("error", "fault")}
 
     @contextmanager
@@ -132,6 +133,20 @@ class Store:
         """Keep some outcomes, all or none of them."""
         if not outcomes:
             return
-        rows = [(key, msgspec.json.encode(outcome)) for key, outcome in outcomes.items()]
+        rows = [(key, _row(outcome)) for key, outcome in outcomes.items()]
         with self._open() as stored, stored:
             stored.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", rows)
+
+
+def _row(outcome: Outcome) -> bytes:
+    """Return what a row holds of an outcome: SQLite itself would not see a figure that is another one after a fault."""
+    text = msgspec.json.encode(outcome)
+    return digest(text).encode() + text
+
+
+def _outcome(row: bytes) -> Outcome:
+    """Return the outcome of a row; ValueError for one that is not as it was written."""
+    length = len(digest(b""))
+    if digest(row[length:]).encode() != row[:length]:
+        raise ValueError("a row is not as it was written")
+    return msgspec.json.decode(row[length:], type=Outcome)

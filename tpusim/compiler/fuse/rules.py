@@ -22,6 +22,7 @@ from tpusim.ir.ops import (
     KEEPS_TILES,
     PRODUCTS,
     REARRANGES,
+    RELAYOUTS,
     RESHAPES,
     SLICES,
 )
@@ -211,7 +212,7 @@ def _ends_with_tiles(node: Node, move: Node, group: Group) -> bool:
     Source: 22 kernels compiled ahead of time for v5e (libtpu 0.0.52), nine of them with such an end; where rows come to
     lie elsewhere in tiles, or more is made of what is moved, it is read from memory.
     """
-    if node.opcode not in ELEMENTWISE or len(node.users) > 1 or move.opcode not in ("copy", "transpose"):
+    if node.opcode not in ELEMENTWISE or len(node.users) > 1 or move.opcode not in RELAYOUTS - RESHAPES:
         return False
     end = move
     while end not in group.outputs:

@@ -391,9 +391,10 @@ def _follow(self: _Assignment, node: Node) -> Order:
             order = wanted
         elif wanted and largest.opcode not in FUSES_INTO_USERS:
             # A copy of what no kernel of this makes is needed in any case, and best where there is less to go through.
-            # With lanes as they are it is made in the kernel that takes it.
-            first, second = (wanted, order) if wanted[0] == order[0] else (order, wanted)
-            order = least_padded(node.array, [first, second], self.chip)
+            # With lanes as they are the kernel that takes it makes it; for products there are kernels of their own.
+            is_made_on_the_way = wanted[0] == order[0] and node not in self.by_product
+            both = [wanted, order] if is_made_on_the_way else [order, wanted]
+            order = least_padded(node.array, both, self.chip)
     else:
         order = wanted or boundary_order(node.array, self.chip)
     node.take([self.ordered(operand, order) if _rank(operand) == len(order) else operand for operand in node.operands])

@@ -8,6 +8,7 @@ element.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from msgspec import structs
@@ -73,7 +74,7 @@ Factor = tuple[int, int]
 
 
 def _factors(array: ArrayShape) -> list[Factor] | None:
-    """Return what an array is made of, from outermost to innermost: tiles, and their rows and lanes; None if unfilled."""
+    """Return what an array is made of, outermost first: tiles, then their rows and lanes; None if some are not full."""
     sizes, layout = physical_order_sizes(array), array.actual_layout
     if len(sizes) < 2 or not layout.tiles or len(layout.tiles[0]) != 2:
         return None
@@ -95,8 +96,8 @@ def _refined(factors: list[Factor], cuts: set[int]) -> list[Factor] | None:
     for size, stride in factors:
         inside = sorted(cut for cut in cuts if stride < cut < stride * size)
         ends = [stride, *inside, stride * size]
-        if any(high % low for low, high in zip(ends, ends[1:], strict=False)):
+        if any(high % low for low, high in pairwise(ends)):
             return None
-        parts = [(high // low, low) for low, high in zip(ends, ends[1:], strict=False)]
+        parts = [(high // low, low) for low, high in pairwise(ends)]
         found += [part for part in reversed(parts) if part[0] > 1]
     return found
