@@ -314,6 +314,7 @@ VERIFIED = {
     "channel_c3": ("'send' 't'", "'send' 's' on channel 1"),
     "channel_c4": ("", "'vd' in 'e' before 's' in 'e' before 'vd' in 'e'"),
     "channel_c5": ("'send' 's'", f"2147483648 of {DEVICES.most}"),
+    "channel_c6": ("'collective-permute' 'r'", "-2"),
     "all_reduce_c2": ("'all-reduce' 'b'", "false"),
     "buffer_c1": ("'copy' 'c'", "b(f32[2])"),
     "buffer_c2": ("'custom-call' 'b'", "Pin of (f32[2]) to b(f32[2])"),

@@ -192,6 +192,13 @@ CASES: dict[str, tuple[str, str, str]] = {
         "send(p, k), channel_id=1",
         'send(p, k), channel_id=1, frontend_attributes={_xla_send_recv_source_target_pairs="{{0,2147483648}}"}',
     ),
+    "channel_c6": (
+        _entry(
+            "p = f32[2] parameter(0)", "ROOT r = f32[2] collective-permute(p), channel_id=2, source_target_pairs={}"
+        ),
+        "channel_id=2",
+        "channel_id=-2",
+    ),
     "all_reduce_c2": (_REDUCED, "all-reduce(a), to_apply=add, constrain_layout=true", "all-reduce(a), to_apply=add"),
     "buffer_c1": (_BUFFERS, "c = b(f32[2]) dynamic-update-slice(b, p, s)", "c = b(f32[2]) copy(b)"),
     "buffer_c2": (

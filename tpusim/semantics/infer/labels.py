@@ -345,6 +345,7 @@ LABELS: Final = {
     "channel_c3": "host transfers on one channel to be alike",
     "channel_c4": "an order without a cycle: recv before send, and both before what waits for them",
     "channel_c5": "sources and targets that the module has",
+    "channel_c6": "a channel from 0 on",
     # Module.
     "module_c1": "an entry that is no fused computation",
     "module_c2": f"from 1 to {DEVICES.most} devices",

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from tpusim.ir.ops import TRANSFER_DONES, TRANSFERS
+from tpusim.ir.ops import OPERATIONS, TRANSFER_DONES, TRANSFERS, async_parts
 from tpusim.semantics.device_groups import channel_pairs, most_ids
 from tpusim.semantics.infer.site import broken
 from tpusim.semantics.verify.view import Call, Finding, View, at, checks
@@ -31,6 +31,19 @@ def _check_devices(view: View) -> Iterator[Finding]:
         ends = [device for pair in channel_pairs(view.module, call.instruction) or () for device in pair]
         if ends and max(ends) >= count:
             yield at(call, "channel_c5", f"{max(ends)} of {count}")
+
+
+@checks
+def _check_numbers(view: View) -> Iterator[Finding]:
+    """Check that channels have numbers that XLA gives them."""
+    for call in view.all_of(frozenset(filter(_has_channel, view.opcodes))):
+        if (number := call.instruction.attributes.get("channel_id", 0)) < 0:
+            yield at(call, "channel_c6", str(number))
+
+
+def _has_channel(opcode: str) -> bool:
+    inside, _ = async_parts(opcode) or (opcode, "")
+    return inside in OPERATIONS and OPERATIONS[inside].allows("channel_id")
 
 
 @checks
