@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.hardware.load import load_chip
 from tpusim.ir.ops import FREE
-from tpusim.pipeline.stages import check
+from tpusim.pipeline.stages import check, execute
 from tpusim.semantics.contents import contents
 from tpusim.semantics.marks import APART, mark_of
 from tpusim.shapes.shape import TupleShape
@@ -719,3 +720,33 @@ def test_a_stencil_is_computed_once():
     module = compiled(EDGES.replace("PADDING", "1_1x1_1"))
     slices = [i for computation in module.computations for i in computation if i.opcode == "slice"]
     assert len(slices) == 2
+
+
+ROWS = """HloModule rows
+
+sum { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  i = s32[64] parameter(0)
+  u = f32[64,256] parameter(1)
+  t = f32[512,256] parameter(2)
+  zero = f32[] constant(0)
+  w = f32[64,256] tanh(u)
+  onto = f32[512,256] broadcast(zero), dimensions={}
+  ROOT s = f32[512,256] scatter(TARGET, i, w), update_window_dims={1}, inserted_window_dims={0},
+    scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum
+}
+"""
+
+
+@pytest.mark.parametrize(("target", "kernel"), [("onto", "fusion"), ("t", "scatter")])
+def test_a_scatter_begins_with_the_number_that_it_puts_rows_onto(target, kernel):
+    """It is not written to memory first; the rows themselves are read from there, and computed as they were."""
+    text = ROWS.replace("TARGET", target)
+    module = compiled(text)
+    assert module.entry.root.opcode == kernel
+    assert sum(one.opcode in ("tanh", "fusion", "broadcast", "scatter") for one in module.entry) == 2
+    random = np.random.default_rng(2)
+    inputs = [random.integers(-4, 520, 64, "i4"), *(random.standard_normal((n, 256), "f4") for n in (64, 512))]
+    one, other = (execute(each, inputs) for each in (parse_module(SourceText("m", text)), module))
+    np.testing.assert_array_equal(one, other)

@@ -43,6 +43,17 @@ RULES = {
         "tanh concatenate convert tuple",
     ),
     "all of it": ("ROOT z = f32[8,8] slice(x), slice={[0:8], [0:8]}", ""),
+    "a part at a known place": (
+        "t = s32[2] constant({3, 5})  a = s32[1] slice(t), slice={[0:1]}  i = s32[] reshape(a)  "
+        "zero = s32[] constant(0)  "
+        "ROOT z = f32[2,8] dynamic-slice(x, i, zero), dynamic_slice_sizes={2,8}",
+        "slice",
+    ),
+    "a part beyond the end": (
+        "i = s32[] constant(9)  zero = s32[] constant(-4)  "
+        "ROOT z = f32[2,4] dynamic-slice(x, i, zero), dynamic_slice_sizes={2,4}",
+        "slice",
+    ),
     "backwards": ("ROOT z = f32[8,8] reverse(x), dimensions={0}", "reverse"),
     "shifted": ("zero = f32[] constant(0)  ROOT z = f32[8,8] pad(x, zero), padding=1_-1x0_0", "pad"),
     "times one": (

@@ -222,6 +222,11 @@ ENTRY e {
   table = s32[4] constant({10, 20, 30, 40})
   cut = s32[1] dynamic-slice(table, own), dynamic_slice_sizes={1}
   looked_up = s32[] reshape(cut)
+  cut_there = s32[1] slice(table), slice={[2:3]}
+  stated = s32[] reshape(cut_there)
+  cut_whole = s32[1] slice(cut), slice={[0:1]}
+  columns = s32[2,2] constant({{1, 2}, {3, 4}})
+  cut_across = s32[1,1] slice(columns), slice={[1:2], [0:1]}
   called = s32[] call(first, own), to_apply=inner
   fused = s32[] fusion(called, first), kind=kLoop, calls=inner
   made = (s32[], s32[]) tuple(called, fused)
@@ -245,6 +250,9 @@ ENTRY e {
         ("first", 7),
         ("array", None),
         ("looked_up", 40),
+        ("stated", 30),
+        ("cut_whole", 40),
+        ("cut_across", None),
         ("called", 7 - 5),
         ("fused", 2 - 7),
         ("element", -5),

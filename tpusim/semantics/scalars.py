@@ -212,6 +212,14 @@ class Scalars:
         # Beyond its ends a slice begins as far in as it has to (XLA, DynamicSlice).
         return numbers[min(max(0, int(self.value(made.operands[1]))), len(numbers) - 1)]
 
+    def cut(self, made: Instruction) -> Number | None:
+        """Return an element of a table, or of one that is computed, that is cut out at a place that is stated."""
+        source, ranges = self._computation[made.operands[0]], made.attributes["slice"]
+        if _scalar_type(source) is not None:
+            return self.value(source.name)
+        numbers = table_of(self._computation, source)
+        return None if numbers is None or len(ranges) != 1 else numbers[ranges[0].start]
+
     def compared(self, made: Instruction) -> Number:
         """Compare two scalars."""
         values = [self.value(operand) for operand in made.operands]
@@ -383,5 +391,6 @@ _SPECIAL: dict[str, Callable[[Scalars, Instruction], Number | None]] = {
     "partition-id": lambda scalars, made: scalars.stated(made.opcode),
     "replica-id": lambda scalars, made: scalars.stated(made.opcode),
     "select": Scalars.selected,
+    "slice": Scalars.cut,
 }
 """What follows operands by name, or has none."""

@@ -6,7 +6,7 @@ compiled ahead of time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tpusim.compiler.fuse.group import LOOPS_OVER, Group
 from tpusim.compiler.fuse.moved import takes_moved, turns_registers
@@ -79,7 +79,7 @@ def made_for(node: Node, through: Collection[str]) -> Iterator[Node]:
 
 def is_kernel(node: Node) -> bool:
     """Return whether a node is work that a kernel can do."""
-    if reduces_partly(node):
+    if reduces_partly(node) or scatters_onto_number(node):
         return True
     if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
         return False
@@ -93,6 +93,17 @@ def is_kernel(node: Node) -> bool:
 def reduces_partly(node: Node) -> bool:
     """Return whether a node makes less of the candidates of an approximate top-k."""
     return node.attributes.get("custom_call_target") == _PARTIAL_REDUCE
+
+
+def scatters_onto_number(node: Node) -> bool:
+    """Return whether what a scatter puts its rows onto is one number everywhere, with which its kernel begins.
+
+    Source: six of six such scatters compiled ahead of time for v5e (libtpu 0.0.52).
+    """
+    if node.opcode != "scatter" or len(node.operands) != 3:
+        return False
+    target = node.operands[0]
+    return target.opcode == "broadcast" and target.operands[0].opcode == "constant"
 
 
 def is_only(opcode: str, group: Group) -> bool:
@@ -116,18 +127,14 @@ def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
     if node.opcode == "pad" and not puts_edges_on(node):
         return "it puts its elements apart, which a kernel does by itself"
     users = _users_behind_bitcasts(node, group)
-    if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users) and not turns_registers(node):
-        return "a product takes what lies as it wants it"
     # An update in place leaves its target where it is, and is made before the target changes if it is made of it.
     updates = [user for user in users if user.opcode == "dynamic-update-slice"]
     if any(user.operands[0] is node or _is_made_of(node, user.operands[0]) for user in updates):
         return "it is updated in place, or made of what is"
     if any(map(writes_parts_of_tiles, updates)):
         return "it is written to a part of each tile, by a kernel of its own"
-    # What is moved to other places is read from memory, not computed on the way.
-    moves = (user for user in users if user.opcode in REARRANGES and not _ends_with_tiles(node, user, group))
-    if any(not _moves_with(node, user) for user in moves) or node.opcode in RESHAPES:
-        return "its elements go to other places, and are read from memory for that"
+    if why := _why_read(node, users, group):
+        return why
     if node.opcode in PRODUCTS:
         return _refused_product(node, group, pairs)
     # Of rows along the lanes the product itself is stored, below.
@@ -139,6 +146,19 @@ def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
         all(user.opcode in KEEPS_TILES for user in users) and is_row_window(node)
     ):
         return "its windows reach over more than a row"
+    return ""
+
+
+def _why_read(node: Node, users: Sequence[Node], group: Group) -> str:
+    """Return why some of a kernel takes a node from memory, whatever makes it; empty if it need not."""
+    if any(user.opcode == "scatter" and user.operands[0] is not node for user in users):
+        return "rows are scattered from memory"
+    if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users) and not turns_registers(node):
+        return "a product takes what lies as it wants it"
+    # What is moved to other places is not computed on the way.
+    moves = (user for user in users if user.opcode in REARRANGES and not _ends_with_tiles(node, user, group))
+    if any(not _moves_with(node, user) for user in moves) or node.opcode in RESHAPES:
+        return "its elements go to other places, and are read from memory for that"
     return ""
 
 

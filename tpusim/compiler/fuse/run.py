@@ -566,7 +566,7 @@ class _Fusion:
         shape = TupleShape(tuple(node.shape for node in results))
         inner.root = results[0] if len(results) == 1 else inner.add("tuple", shape, results)
         named = {
-            "kind": Symbol("kOutput" if group.product else "kLoop"),
+            "kind": Symbol("kOutput" if group.product else "kCustom" if group.made == {"scatter"} else "kLoop"),
             "calls": ComputationName(inner.name),
         }
         operands = [stands_for.get(node, node) for node in outside]

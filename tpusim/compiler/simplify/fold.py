@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tpusim.draft import Draft, Graph
 from tpusim.ir.module import Literal
-from tpusim.ir.ops import ELEMENTWISE
+from tpusim.ir.ops import ELEMENTWISE, RESHAPES
 from tpusim.semantics.scalars import Budget, Number, Scalars
 from tpusim.shapes.shape import ArrayShape
 
@@ -21,7 +21,7 @@ def fold_scalars(draft: Draft) -> None:
 
 def _fold(graph: Graph, scalars: Scalars) -> None:
     for node in graph.order():
-        if node.opcode not in ELEMENTWISE or not isinstance(node.shape, ArrayShape) or node.shape.rank:
+        if node.opcode not in ELEMENTWISE | RESHAPES or not isinstance(node.shape, ArrayShape) or node.shape.rank:
             continue
         value = scalars.get(node.name)
         if value is not None:

@@ -18,7 +18,7 @@ from tpusim.hardware.units import WORD_BITS
 from tpusim.ir.attributes import SliceDimension, sorted_along
 from tpusim.ir.module import Literal
 from tpusim.ir.ops import DEVICE_IDS
-from tpusim.semantics.scalars import literal_numbers
+from tpusim.semantics.scalars import literal_number, literal_numbers
 from tpusim.shapes.shape import ArrayShape
 
 
@@ -189,6 +189,21 @@ def _joined(graph: Graph, nodes: Sequence[Node], along: int, like: Node) -> Node
     sizes[along] = sum(node.array.dimensions[along] for node in nodes)
     shape = ArrayShape(like.array.dtype, tuple(sizes))
     return graph.add("concatenate", shape, nodes, {"dimensions": (along,)}, like=like)
+
+
+@simplifies("dynamic-slice")
+def _cut_at_known_places(graph: Graph, node: Node) -> Node | None:
+    """What is cut out at constants is a slice, as far in as it has to be."""
+    array, *starts = node.operands
+    places = [literal_number(start.immediate) if start.opcode == "constant" else None for start in starts]
+    # One array of all starts is no scalar.
+    if None in places or len(places) != array.array.rank or node.is_dynamic or array.is_dynamic:
+        return None
+    ranges = []
+    for place, whole, size in zip(places, array.array.dimensions, node.array.dimensions, strict=True):
+        start = min(max(0, int(place or 0)), whole - size)
+        ranges.append(SliceDimension(start, start + size))
+    return graph.add("slice", node.shape, [array], {"slice": tuple(ranges)}, like=node)
 
 
 @simplifies("dynamic-slice")
