@@ -22,7 +22,7 @@ from tpusim.semantics.verify.shapes import check_precision
 from tpusim.semantics.verify.view import Call
 from tpusim.shapes.dtype import DType, dtype
 from tpusim.shapes.notation import parse_shape
-from tpusim.shapes.shape import ArrayShape, Shape
+from tpusim.shapes.shape import UNBOUNDED, ArrayShape, Shape, leaves
 
 if TYPE_CHECKING:
     from tpusim.build.builder import Builder
@@ -119,6 +119,8 @@ class BuilderBase:
         # A stated shape may have a layout, of which inference knows nothing: it stays as it is.
         if shape is None:
             if element_type is not None:
+                if not isinstance(inferred, ArrayShape):
+                    raise ProgramError(f"emit: element_type: expected it for an array, found the result {inferred}")
                 inferred = msgspec.structs.replace(inferred, dtype=as_dtype(element_type))
             draft = msgspec.structs.replace(draft, shape=inferred)
         # Inference lets floats of several types mix, and XLA's verifier does not.
@@ -175,7 +177,11 @@ class BuilderBase:
         builder = type(self)(getattr(function, "__name__", "computation").strip("<>"))
         ops = [builder.parameter(number, shape) for number, shape in enumerate(parameters)]
         result = function(*ops)
-        return builder.build(result if isinstance(result, Op) else builder.emit("tuple", list(result)))
+        if isinstance(result, Op):
+            return builder.build(result)
+        if not isinstance(result, Iterable):
+            raise ProgramError(f"expected {builder.name!r} to return an op or a list of ops, found {result!r:.80}")
+        return builder.build(builder.emit("tuple", list(result)))
 
     def _check_is_own(self, op: Op) -> None:
         """Refuse an op of another builder: it is no value of this computation."""
@@ -193,8 +199,12 @@ class BuilderBase:
 
 
 def as_shape(shape: Shape | str) -> Shape:
-    """Return a shape that may have been given in XLA's notation."""
-    return parse_shape(shape) if isinstance(shape, str) else shape
+    """Return a shape that may have been given in XLA's notation; raises ProgramError if a size is below 0."""
+    found = parse_shape(shape) if isinstance(shape, str) else shape
+    # One that is not known, "?", counts as -1.
+    if any(size < UNBOUNDED for array in leaves(found) for size in array.dimensions):
+        raise ProgramError(f"expected sizes of at least 0, found {found}")
+    return found
 
 
 def as_dtype(name: DType | str) -> DType:
@@ -209,9 +219,24 @@ def array_of(op: Op) -> ArrayShape:
     return op.shape
 
 
+def array_with(op: Op, dimension: int) -> ArrayShape:
+    """Return the shape of an op that must be an array with a dimension of this number; raises ProgramError if not."""
+    shape = array_of(op)
+    if not 0 <= dimension < shape.rank:
+        raise ProgramError(f"expected a dimension of {op.name!r}, {shape}, found {dimension}")
+    return shape
+
+
 def listed(operands: Op | Sequence[Op]) -> list[Op]:
     """Return one op, or several, as a list."""
     return [operands] if isinstance(operands, Op) else list(operands)
+
+
+def some(method: str, operands: Op | Sequence[Op]) -> list[Op]:
+    """Return one op, or several, as a list; raises ProgramError if there is none."""
+    if not (found := listed(operands)):
+        raise ProgramError(f"{method}: expected at least one operand, found none")
+    return found
 
 
 def choice(word: str, words: str) -> Symbol:

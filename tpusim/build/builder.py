@@ -12,6 +12,7 @@ Source: XLA, Operation Semantics, and ``XlaBuilder``.
 
 from __future__ import annotations
 
+from tpusim.build.arguments import checks_arguments
 from tpusim.build.base import Callee, Op
 from tpusim.build.collectives import CollectiveMethods
 from tpusim.build.contraction import ContractionMethods, DotDimensionNumbers
@@ -23,6 +24,7 @@ from tpusim.build.reduction import ReductionMethods
 __all__ = ["Builder", "Callee", "DotDimensionNumbers", "Op"]
 
 
+@checks_arguments
 class Builder(ElementwiseMethods, ContractionMethods, ReductionMethods, ControlMethods, HostMethods, CollectiveMethods):
     """A computation under construction: parameters and operations go in, ``build()`` gives the module.
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from tpusim.build.base import Callee, Op, Sizes, array_of, listed, scalars
+from tpusim.build.base import Callee, Op, Sizes, array_of, array_with, listed, scalars
 from tpusim.build.data import DataMethods
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import ReplicaGroups
+from tpusim.limits import DEVICES
 from tpusim.semantics.infer.types import one_or_tuple
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
 
@@ -70,7 +71,7 @@ class CollectiveMethods(DataMethods):
     def cross_replica_sum(self, operand: Op, replica_groups: Groups = ()) -> Op:
         """Return the sum over a group; of truth values whether any holds."""
         # As in XlaBuilder: the sum of truth values is their disjunction.
-        is_pred = leaves(operand.shape)[0].dtype.is_pred
+        is_pred = any(leaf.dtype.is_pred for leaf in leaves(operand.shape)[:1])
 
         def sum(x: Op, y: Op) -> Op:
             return x.builder.logical_or(x, y) if is_pred else x.builder.add(x, y)
@@ -110,8 +111,11 @@ class CollectiveMethods(DataMethods):
         Blocks are cut along ``split_dimension`` and joined along ``concat_dimension``. HLO knows one dimension for
         both: where they differ a reshape and a transpose follow.
         """
-        sizes = array_of(operand).dimensions
-        if not 0 <= split_dimension < len(sizes) or sizes[split_dimension] % split_count:
+        for dimension in (concat_dimension, split_dimension):
+            shape = array_with(operand, dimension)
+        if fault := DEVICES.fault(split_count):
+            raise ProgramError(f"split_count: {fault}")
+        if shape.dimensions[split_dimension] % split_count:
             raise ProgramError(f"expected a dimension of {operand.shape} to split by {split_count}: {split_dimension}")
         # No groups would be all devices, of which there may be more than blocks.
         attributes = _devices(replica_groups or [range(split_count)], channel_id)
@@ -166,6 +170,8 @@ class CollectiveMethods(DataMethods):
     def _parts(self, operand: Op) -> list[Op]:
         if not isinstance(operand.shape, TupleShape):
             return [operand]
+        if not operand.shape.elements:
+            raise ProgramError(f"expected {operand.name!r} to have at least one array, found an empty tuple")
         return [self.get_tuple_element(operand, index) for index in range(len(operand.shape.elements))]
 
     def _rejoined(self, sent: Op, split_dimension: int, concat_dimension: int, split_count: int) -> Op:
@@ -193,8 +199,10 @@ def _devices(groups: Groups, channel_id: int | None, use_global_device_ids: bool
 
 def _scaled(shape: ArrayShape, dimension: int, factor: int, divisor: int) -> ArrayShape:
     """Return a shape of which one dimension is multiplied and divided."""
+    if min(factor, divisor) < 1:
+        raise ProgramError(f"shard_count: expected at least 1, found {min(factor, divisor)}")
     sizes = list(shape.dimensions)
-    if not 0 <= dimension < len(sizes) or divisor < 1 or sizes[dimension] % divisor:
+    if not 0 <= dimension < len(sizes) or sizes[dimension] % divisor:
         raise ProgramError(f"expected a dimension of {shape} that {divisor} divides, found {dimension}")
     sizes[dimension] = sizes[dimension] * factor // divisor
     return ArrayShape(shape.dtype, tuple(sizes))

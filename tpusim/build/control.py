@@ -58,6 +58,9 @@ class ControlMethods(DataMethods):
         self, branch_index: Op, branch_computations: Sequence[Callee], branch_operands: Sequence[Op]
     ) -> Op:
         """Return what computation number ``branch_index`` makes of its operand; an index out of range is the last."""
+        if len(branch_computations) != len(branch_operands):
+            counts = f"{len(branch_computations)} and {len(branch_operands)}"
+            raise ProgramError(f"conditional: expected as many operands as computations, found {counts}")
         pairs = zip(branch_computations, branch_operands, strict=True)
         names = tuple(self.called(computation, [op.shape]) for computation, op in pairs)
         return self.emit("conditional", [branch_index, *branch_operands], {"branch_computations": names})
@@ -109,7 +112,10 @@ class ControlMethods(DataMethods):
         name = choice("rng_" + algorithm.lower().removeprefix("rng_"), "rng_default rng_three_fry rng_philox")
         # Bits have no sign and no exponent, whatever they are wanted for.
         wanted = full_shape(shape)
-        bits = ArrayShape(DTYPES[f"u{wanted.dtype.bits}"], wanted.dimensions, wanted.dynamic, wanted.layout)
+        # Of what has no such type inference says that there are none.
+        bits = ArrayShape(
+            DTYPES.get(f"u{wanted.dtype.bits}", wanted.dtype), wanted.dimensions, wanted.dynamic, wanted.layout
+        )
         result = TupleShape((array_of(initial_state), bits))
         return self.emit("rng-bit-generator", [initial_state], {"algorithm": name}, result)
 

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from tpusim.build.base import BuilderBase, Op, Sizes, array_of, as_dtype, as_shape, listed
+from tpusim.build.base import BuilderBase, Op, Sizes, array_of, array_with, as_dtype, as_shape, listed
 from tpusim.build.literals import literal_of
 from tpusim.errors import ProgramError
 from tpusim.ir.attributes import PaddingDimension, SliceDimension
 from tpusim.ir.module import Instruction
+from tpusim.semantics.infer.types import is_array
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import ArrayShape, Shape
 
@@ -92,7 +93,7 @@ class DataMethods(BuilderBase):
 
     def slice_in_dim(self, operand: Op, start_index: int, limit_index: int, stride: int, dimno: int) -> Op:
         """Return a slice of one dimension and all of the others."""
-        limits = list(array_of(operand).dimensions)
+        limits = list(array_with(operand, dimno).dimensions)
         starts, strides = [0] * len(limits), [1] * len(limits)
         starts[dimno], limits[dimno], strides[dimno] = start_index, limit_index, stride
         return self.slice(operand, starts, limits, strides)
@@ -158,7 +159,7 @@ class DataMethods(BuilderBase):
 
     def remove_dynamic_dimension(self, operand: Op, dimension: int) -> Op:
         """Return the operand with its ``dimension`` at its full, static size again."""
-        size = array_of(operand).dimensions[dimension]
+        size = array_with(operand, dimension).dimensions[dimension]
         return self.set_dimension_size(operand, self.constant(size), dimension)
 
     def convert_element_type(self, operand: Op, new_element_type: DType | str) -> Op:
@@ -178,7 +179,8 @@ class DataMethods(BuilderBase):
         shape, dtype = array_of(operand), as_dtype(new_element_type)
         sizes = shape.dimensions
         # The bits stay: what an element loses in width the array gains in elements.
-        if dtype.bits < shape.dtype.bits:
+        # What has no bits is refused as no array.
+        if 0 < dtype.bits < shape.dtype.bits:
             sizes = (*sizes, shape.dtype.bits // dtype.bits)
         elif dtype.bits > shape.dtype.bits:
             sizes = sizes[:-1]
@@ -233,8 +235,8 @@ class DataMethods(BuilderBase):
 
 
 def full_shape(shape: Shape | str) -> ArrayShape:
-    """Return an array's shape that may have been given in XLA's notation; raises ProgramError for a tuple."""
+    """Return an array's shape that may have been given in XLA's notation; raises ProgramError for any other."""
     found = as_shape(shape)
-    if not isinstance(found, ArrayShape):
+    if not is_array(found):
         raise ProgramError(f"expected the shape of an array, found {found}")
     return found

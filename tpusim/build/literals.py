@@ -6,7 +6,7 @@ NumPy is imported when a value is first written, since most of this room does wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 from tpusim.errors import ProgramError
@@ -52,10 +52,14 @@ def _as_array(value: Any, wanted: DType | None) -> tuple[Any, DType]:
     if not dtype.is_integer or (is_typed and dtype == own):
         return array, dtype
     least, most = integer_range(dtype)
-    wrong = next((v for v in array.reshape(-1).tolist() if int(v) != v or not least <= v <= most), None)
+    wrong = next((v for v in array.reshape(-1).tolist() if not _is_whole(v) or not least <= v <= most), None)
     if wrong is not None:
         raise ProgramError(f"expected integers from {least} to {most} for {dtype}, found {wrong}")
     return array, dtype
+
+
+def _is_whole(value: complex) -> bool:
+    return not isinstance(value, complex) and isfinite(value) and int(value) == value
 
 
 def _element_texts(flat: Any, dtype: DType) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tpusim.build.base import Callee, Op, Sizes, array_of, listed, scalars
+from tpusim.build.base import Callee, Op, Sizes, array_of, array_with, listed, scalars, some
 from tpusim.build.data import DataMethods
 from tpusim.build.windows import Padding, make_window
 from tpusim.shapes.shape import ArrayShape, TupleShape, leaves
@@ -24,7 +24,7 @@ class ReductionMethods(DataMethods):
         Scalars among the operands are broadcast.
         """
         # HLO's map wants equal dimensions; XlaBuilder broadcasts what is not.
-        ops = self._scalars_stretched(listed(operands))
+        ops = self._scalars_stretched(some("map", operands))
         numbers = range(array_of(ops[0]).rank) if dimensions is None else dimensions
         name = self.called(computation, scalars(ops))
         return self.emit("map", ops, {"dimensions": tuple(numbers), "to_apply": name})
@@ -60,7 +60,7 @@ class ReductionMethods(DataMethods):
 
         Several operands give a tuple.
         """
-        ops, inits = listed(operands), listed(init_values)
+        ops, inits = some("reduce_window", operands), listed(init_values)
         dilations = (base_dilations, window_dilations)
         window = make_window(array_of(ops[0]).dimensions, window_dimensions, window_strides, padding, dilations)
         name = self.called(computation, scalars([*inits, *ops]))
@@ -129,7 +129,7 @@ class ReductionMethods(DataMethods):
 
         It gets two elements of the first operand, then two of the second, and so on. Several operands give a tuple.
         """
-        ops = listed(operands)
+        ops = some("sort", operands)
         # Two elements of one operand stand next to each other, unlike the accumulators of a reduction.
         pairs = [op for op in ops for _ in range(2)]
         attributes = {
@@ -156,9 +156,10 @@ class ReductionMethods(DataMethods):
 
         The computation takes a slice of each input and the carries, and returns outputs and carries.
         """
-        ops, carries = listed(inputs), listed(inits)
+        ops, carries = some("scan", inputs), listed(inits)
         at = scan_dimension
-        slices = [ArrayShape(s.dtype, s.dimensions[:at] + s.dimensions[at + 1 :]) for s in map(array_of, ops)]
+        whole = [array_with(op, at) for op in ops]
+        slices = [ArrayShape(s.dtype, s.dimensions[:at] + s.dimensions[at + 1 :]) for s in whole]
         name = self.called(computation, [*slices, *(op.shape for op in carries)])
         attributes = {
             "dimensions": (scan_dimension,),
@@ -170,7 +171,7 @@ class ReductionMethods(DataMethods):
         # What comes before the carries in the computation's result is stacked, one slice per step.
         root = self._computations[name].root.shape
         results = root.elements if isinstance(root, TupleShape) else (root,)
-        length = array_of(ops[0]).dimensions[at]
+        length = whole[0].dimensions[at]
         outputs = (
             ArrayShape(s.dtype, (*s.dimensions[:at], length, *s.dimensions[at:]))
             for s in leaves(TupleShape(results[: len(results) - len(carries)]))

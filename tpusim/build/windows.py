@@ -61,6 +61,7 @@ def _edges(
         return [(0, 0)] * len(window)
     # As many as make ceil(base / stride) windows fit; with large strides the last elements are left over.
     sizes = zip(base, window, strides, strict=False)
-    totals = (max((-(-size // stride) - 1) * stride + reach - size, 0) for size, reach, stride in sizes)
+    # A stride that is none is refused with the window.
+    totals = (max((-(-size // (stride or 1)) - 1) * stride + reach - size, 0) for size, reach, stride in sizes)
     # The odd element goes to the high edge.
     return [(total // 2, total - total // 2) for total in totals]

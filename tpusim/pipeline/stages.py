@@ -43,7 +43,7 @@ from tpusim.pipeline.schedules import check_lowered, check_schedule, other_sched
 from tpusim.program.feed import Feed, parse_feed
 from tpusim.program.module import Program
 from tpusim.program.provenance import Provenance, Schedule
-from tpusim.program.stored import decode_program, is_lowered, load_program
+from tpusim.program.stored import as_read, decode_program, is_lowered, load_program
 from tpusim.program.verify import run_warnings, verify_blocks, verify_once, verify_products
 from tpusim.semantics.verify.module import problems, verify_module
 from tpusim.source import SourceText
@@ -475,8 +475,11 @@ def _own_price(chip: Chip, topology: Topology | None) -> Callable[[Program], int
 
 def load_any(program: Module | Program | str | Path) -> Module | Program:
     """Return a program, read from its file if need be: a lowered one by its ending, everything else as a module."""
-    if isinstance(program, Module | Program):
+    if isinstance(program, Module):
         return program
+    # It was made by the caller: nothing has looked at its types before.
+    if isinstance(program, Program):
+        return as_read(program)
     if not isinstance(program, str | PathLike):
         raise ConfigError(f"program: expected a module, a lowered program or the name of a file, found {program!r:.80}")
     return load_program(program) if str(program).endswith(".json") else load(program)

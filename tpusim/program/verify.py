@@ -236,7 +236,7 @@ def _misfit_numbers(value: Any, place: str = "") -> Iterator[str]:
             yield f"{where}: {misfit}"
         elif kind is int and isinstance(found, float):
             yield f"{where}: expected a whole number, found {found}"
-        elif isinstance(kind, tuple) and found not in kind:
+        elif isinstance(kind, tuple) and not (isinstance(found, str) and found in kind):
             yield f"{where}: expected one of {', '.join(map(repr, kind))}, found {found!r:.80}"
         elif isinstance(found, msgspec.Struct):
             yield from _misfit_numbers(found, f"{where}.")
