@@ -306,3 +306,12 @@ def test_what_feeds_any_product_of_a_kernel_is_loaded_by_its_product_alone():
     apart, alike, again = loads_of(0, 1, 2, 3, 4), loads_of(0, 1, 0, 1, 2), loads_of(0, 1, 2, 3, 0)
     assert apart == alike == again
     assert apart - loads_of(0, 1, 2, 3) == 128 * 128 / 1024
+
+
+def test_a_custom_call_may_take_a_tuple_of_nothing():
+    """A kernel sees no element of it, whatever it says of its body."""
+    lines = ["%p = f32[8,128] parameter(0)", "%t = () tuple()"]
+    for target in ("own", "tpu_custom_call"):
+        call = f'ROOT %c = f32[8,128] custom-call(%p, %t), custom_call_target="{target}"'
+        kernel = kernel_named(lower_text("\n".join([*lines, call])), "c")
+        assert sum(stream.total_bytes for stream in kernel.streams) == 2 * 8 * 128 * 4

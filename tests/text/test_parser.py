@@ -21,6 +21,7 @@ from tpusim.ir.attributes import (
 )
 from tpusim.ir.module import Instruction, Module
 from tpusim.shapes.notation import parse_shape
+from tpusim.source import SourceText
 from tpusim.text import parse_module
 
 
@@ -70,6 +71,15 @@ def test_an_attribute_has_its_value(program: str, name: str, attribute: str, val
     found = instruction(program, name).attributes[attribute]
     assert found == value
     assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("end", ["padding=\n}", 'padding=, metadata={op_name="a"}\n}', "padding= }"])
+def test_the_padding_of_a_scalar_has_no_numbers(end: str) -> None:
+    """XLA prints it so, and does not read it."""
+    text = f"HloModule m\n\nENTRY e {{\n  s = f32[] parameter(0)\n  z = f32[] pad(s, s), {end}\n"
+    module = parse_module(SourceText("m", text))
+    assert module.entry.root.attributes["padding"] == ()
+    assert parse_module(SourceText("again", module.text)).text == module.text
 
 
 def test_padding_and_slices_are_numbers_per_dimension() -> None:

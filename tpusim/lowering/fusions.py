@@ -12,7 +12,7 @@ from tpusim.ir.ops import MOVES_ONLY, PRODUCTS, VIEWS
 from tpusim.lowering.collectives import MAY_HOLD, collective_part, inner_collective, is_fed, other_part
 from tpusim.lowering.custom_calls import written_elsewhere
 from tpusim.lowering.kernels.kernel import kernel_or_scalar, make_kernel
-from tpusim.lowering.pallas.operands import Fed, as_given
+from tpusim.lowering.pallas.operands import Fed, array_of, as_given
 from tpusim.lowering.scope import Scope, rule
 from tpusim.program.steps import AnyStep, Kernel
 from tpusim.semantics.demand.inlining import Inner
@@ -107,10 +107,10 @@ def _operands(scope: Scope, fusion: Instruction, call: Instruction) -> list[Fed]
     for operand in called.operands_of(call):
         made = _behind_views(called, operand)
         if made.name in outside or made.opcode == "constant":
-            found.append(as_given(outside.get(made.name, made))._replace(shape=leaves(operand.shape)[0]))
+            found.append(as_given(outside.get(made.name, made))._replace(shape=array_of(operand)))
         else:
             kernel = make_kernel(scope.inside(called.name), made, "")
-            found.append(Fed(made, leaves(operand.shape)[0], VMEM, _of_operands(kernel, outside)))
+            found.append(Fed(made, array_of(operand), VMEM, _of_operands(kernel, outside)))
     return found
 
 

@@ -15,6 +15,7 @@ from tpusim.ir.module import Instruction
 from tpusim.program.steps import Kernel
 from tpusim.program.work import Stream, TilePart
 from tpusim.semantics.memory_spaces import space_of
+from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, leaves
 
 
@@ -32,8 +33,13 @@ class Fed(NamedTuple):
 
 def as_given(source: Instruction) -> Fed:
     """Return the operand that an instruction of the schedule makes."""
-    shape = leaves(source.shape)[0]
+    shape = array_of(source)
     return Fed(source, shape, space_of(shape))
+
+
+def array_of(operand: Instruction) -> ArrayShape:
+    """Return the array that a kernel sees of an operand: of a tuple the first, of one of nothing no element."""
+    return next(iter(leaves(operand.shape)), ArrayShape(DTYPES["u8"], (0,)))
 
 
 def streams_of(made_by: Kernel, share: float, fetches: int) -> list[Stream]:

@@ -85,7 +85,9 @@ def take_labels(lexer: Lexer) -> ConvolutionLabels:
 
 
 def take_padding(lexer: Lexer) -> tuple[PaddingDimension, ...]:
-    """Read ``lo_hi`` or ``lo_hi_interior`` per dimension, joined by ``x``."""
+    """Read ``lo_hi`` or ``lo_hi_interior`` per dimension, joined by ``x``: nothing for a scalar, as XLA prints it."""
+    if lexer.kind in (",", "}") or "\n" in lexer.text[lexer.previous_end : lexer.start]:
+        return ()
     return tuple(PaddingDimension(*numbers) for numbers in _take_numbers(lexer, "padding", "padding such as 0_1x2_3_1"))
 
 
