@@ -7,7 +7,7 @@ WhileLoopSimplifier, by idea.
 from __future__ import annotations
 
 # The modules enter their rules where they are imported.
-from tpusim.compiler.simplify import choices, ones, parts, rules  # noqa: F401
+from tpusim.compiler.simplify import choices, ones, parts, products, rules  # noqa: F401
 from tpusim.compiler.simplify.fold import fold_scalars
 from tpusim.compiler.simplify.loops import unroll_short_loops
 from tpusim.compiler.simplify.merge import Alike, merge_equal
