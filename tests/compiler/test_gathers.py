@@ -71,7 +71,7 @@ ORDERS = {
     "made of the product": (
         f"{FIRST}  s = HALF slice(y), slice={{[0:{SIZE // 2}], [0:{SIZE}]}}  "
         f"G = SQUARE all-gather(s), {GROUPS}, dimensions={{0}}  ROOT r = SQUARE dot(x, G), {DIMS}",
-        "dot slice all-gather dot",
+        "fusion all-gather dot",
     ),
 }
 
