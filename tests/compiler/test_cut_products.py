@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -178,3 +180,40 @@ def test_as_much_of_a_product_is_computed_as_by_the_tpu_compiler(lines, elements
     assert sum(one.shape.element_count for one in products_in(module)) == elements
     if "tuple" not in lines[-1]:
         same_values(text, module)
+
+
+@pytest.mark.parametrize("opcode", ["dot", "convolution"])
+def test_a_part_goes_down_a_chain_of_products_at_once(opcode):
+    """Not by one product each time that the program is gone through."""
+    named = {"dot": "lhs_contracting_dims={1}, rhs_contracting_dims={0}", "convolution": "dim_labels=bf_io->bf"}
+    lines = [f"d{n + 1} = f32[64,8] {opcode}(d{n}, w), {named[opcode]}" for n in range(600)]
+    text = text_of(
+        *("d0 = f32[64,8] parameter(0)", "w = f32[8,8] parameter(1)", *lines),
+        "ROOT r = f32[2,8] slice(d600), slice={[62:64], [0:8]}",
+    )
+    before = process_time()
+    module = compiled(text, stop_after="simplify")
+    assert process_time() - before < 3
+    assert {one.shape.dimensions for one in products_in(module)} == {(2, 8)}
+
+
+def test_of_sizes_that_are_known_at_run_time_all_is_computed():
+    """What there is of a dimension is not its bound."""
+    text = text_of(
+        "x = f32[8,<=16] parameter(0)",
+        "w = f32[<=16,64] parameter(1)",
+        "d = f32[8,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "ROOT r = f32[1,64] slice(d), slice={[7:8], [0:64]}",
+    )
+    module = compiled(text, stop_after="simplify")
+    assert [one.shape.dimensions for one in products_in(module)] == [(8, 64)]
+
+
+def test_a_part_that_is_not_used_changes_no_result():
+    """The product is what the program gives."""
+    text = text_of(
+        *("x = f32[8,16] parameter(0)", "w = f32[16,64] parameter(1)"),
+        "ROOT d = f32[8,64] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "r = f32[1,64] slice(d), slice={[7:8], [0:64]}",
+    )
+    assert compiled(text, stop_after="simplify").entry.root.shape.dimensions == (8, 64)

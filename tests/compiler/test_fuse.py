@@ -733,19 +733,23 @@ ENTRY main {
   zero = f32[] constant(0)
   w = f32[64,256] tanh(u)
   onto = f32[512,256] broadcast(zero), dimensions={}
+  row = f32[256] constant({1,2,ROW})
+  rows = f32[512,256] broadcast(row), dimensions={1}
   ROOT s = f32[512,256] scatter(TARGET, i, w), update_window_dims={1}, inserted_window_dims={0},
     scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=sum
 }
 """
 
 
-@pytest.mark.parametrize(("target", "kernel"), [("onto", "fusion"), ("t", "scatter")])
+@pytest.mark.parametrize(("target", "kernel"), [("onto", "fusion"), ("t", "scatter"), ("rows", "scatter")])
 def test_a_scatter_begins_with_the_number_that_it_puts_rows_onto(target, kernel):
     """It is not written to memory first; the rows themselves are read from there, and computed as they were."""
-    text = ROWS.replace("TARGET", target)
+    text = ROWS.replace("TARGET", target).replace("ROW", ",".join(["0"] * 254))
     module = compiled(text)
     assert module.entry.root.opcode == kernel
-    assert sum(one.opcode in ("tanh", "fusion", "broadcast", "scatter") for one in module.entry) == 2
+    assert kernel == "scatter" or module.entry.root.attributes["kind"] == "kCustom"
+    expected = 3 if target == "rows" else 2
+    assert sum(one.opcode in ("tanh", "fusion", "broadcast", "scatter") for one in module.entry) == expected
     random = np.random.default_rng(2)
     inputs = [random.integers(-4, 520, 64, "i4"), *(random.standard_normal((n, 256), "f4") for n in (64, 512))]
     one, other = (execute(each, inputs) for each in (parse_module(SourceText("m", text)), module))

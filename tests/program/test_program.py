@@ -29,7 +29,7 @@ from tpusim.program.steps import (
     TileLoop,
     Wait,
 )
-from tpusim.program.stored import as_read, load_program, save_program
+from tpusim.program.stored import as_read, encode_program, load_program, save_program
 from tpusim.program.verify import verify_products, verify_program
 from tpusim.program.work import Matmul, Stream, TileClass, TilePart, Work
 
@@ -412,3 +412,11 @@ def test_products_of_each_type_have_rows_for_their_own_operations(shares, is_ref
     program = Program(name="p", chip="v5e", steps=(kernel,))
     with pytest.raises(ProgramError, match="FLOP of ") if is_refused else nullcontext():
         verify_products(program, 1)
+
+
+@pytest.mark.parametrize("field", ["figures", "steps", "unsupported"])
+def test_an_array_is_no_list_of_a_program(field):
+    """Nor an object with fields, for which msgspec takes it."""
+    program = structs.replace(Program(name="p", chip="v5e", steps=()), **{field: np.array([1, 2])})
+    with pytest.raises((ProgramError, ConfigError)):
+        encode_program(program)

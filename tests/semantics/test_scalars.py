@@ -227,6 +227,16 @@ ENTRY e {
   cut_whole = s32[1] slice(cut), slice={[0:1]}
   columns = s32[2,2] constant({{1, 2}, {3, 4}})
   cut_across = s32[1,1] slice(columns), slice={[1:2], [0:1]}
+  wide = s64[2] constant({5, 6})
+  halves = s32[4] bitcast(wide)
+  of_half = s32[1] slice(halves), slice={[2:3]}
+  ones = f32[2] constant({1, 2})
+  bits_of_ones = s32[2] bitcast(ones)
+  of_bits = s32[1] slice(bits_of_ones), slice={[0:1]}
+  zeros = f32[2] constant({-0, 1})
+  of_zeros = f32[1] slice(zeros), slice={[0:1]}
+  same = s32[4] bitcast(table)
+  of_same = s32[1] slice(same), slice={[1:2]}
   called = s32[] call(first, own), to_apply=inner
   fused = s32[] fusion(called, first), kind=kLoop, calls=inner
   made = (s32[], s32[]) tuple(called, fused)
@@ -253,6 +263,10 @@ ENTRY e {
         ("stated", 30),
         ("cut_whole", 40),
         ("cut_across", None),
+        ("of_half", None),
+        ("of_bits", None),
+        ("of_zeros", None),
+        ("of_same", 20),
         ("called", 7 - 5),
         ("fused", 2 - 7),
         ("element", -5),

@@ -171,8 +171,9 @@ class _Parser(argparse.ArgumentParser):
     """One whose help is output like any other: argparse itself says nothing where it cannot be written."""
 
     def print_help(self, file: Any = None) -> None:
-        sys.stdout.write(self.format_help())
-        sys.stdout.flush()
+        stream = file or sys.stdout
+        stream.write(self.format_help())
+        stream.flush()
 
 
 def _parser(known: Sequence[Command], *, with_options: bool) -> argparse.ArgumentParser:

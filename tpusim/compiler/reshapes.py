@@ -156,14 +156,14 @@ def _moves_elements(node: Node, target: Target) -> bool:
     before, after = node.operands[0].array, node.array
     if not before.rank or not before.element_count or any(before.dynamic):
         return False
+    arrays = before, after
     kept = [
-        group for group in _groups(before.dimensions, after.dimensions) if len(group.before) == len(group.after) == 1
+        group
+        for group in _groups(before.dimensions, after.dimensions)
+        if all(sum(array.dimensions[d] > 1 for d in side) <= 1 for array, side in zip(arrays, group, strict=True))
     ]
-    lanes = (boundary_order(array, target.chip)[0] for array in (before, after))
-    return any(
-        all(lane not in side for side in sides)
-        for lane, sides in zip(lanes, ([group.before for group in kept], [group.after for group in kept]), strict=True)
-    )
+    lanes = [boundary_order(array, target.chip)[0] for array in arrays]
+    return not all(any(lane in group[side] for group in kept) for side, lane in enumerate(lanes))
 
 
 class _Group(NamedTuple):

@@ -477,7 +477,7 @@ def load_any(program: Module | Program | str | Path) -> Module | Program:
     """Return a program, read from its file if need be: a lowered one by its ending, everything else as a module."""
     if isinstance(program, Module):
         return program
-    # It was made by the caller: nothing has looked at its types before.
+    # The caller has made it, or functions of the caller's have given figures to what lowered it.
     if isinstance(program, Program):
         return as_read(program)
     if not isinstance(program, str | PathLike):

@@ -144,7 +144,8 @@ def _step_as_read(step: AnyStep) -> AnyStep:
 def _converted(item: msgspec.Struct, kind: Any, place: str) -> Any:
     try:
         return msgspec.convert(_written(item), kind)
-    except (ValueError, OverflowError, RecursionError) as error:
+    # msgspec takes an array of NumPy for an object with fields.
+    except (AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise ProgramError(f"{place}{error}") from error
 
 

@@ -43,8 +43,16 @@ class Unknown(Exception):
 def table_of(computation: Computation, made: Instruction) -> tuple[int, ...] | None:
     """Return the numbers of a constant array of integers, past copies of it; None for anything else."""
     while made.opcode in SAME_ELEMENTS:
-        made = computation[made.operands[0]]
+        source = computation[made.operands[0]]
+        # The bits of one type are other numbers, and as many as may be, in another.
+        if made.opcode == "bitcast" and _element_type(source) != _element_type(made):
+            return None
+        made = source
     return literal_numbers(made.immediate)
+
+
+def _element_type(made: Instruction) -> DType | None:
+    return made.shape.dtype if isinstance(made.shape, ArrayShape) else None
 
 
 def literal_numbers(literal: int | Literal | None) -> tuple[int, ...] | None:
@@ -55,7 +63,10 @@ def literal_numbers(literal: int | Literal | None) -> tuple[int, ...] | None:
 # Every device of a pod looks for its place in one table, which has a number for each of them.
 @lru_cache(maxsize=16)
 def _integers(text: str) -> tuple[int, ...] | None:
-    return tuple(map(int, text.strip("{} ").split(","))) if re.fullmatch(_INTEGERS, text) else None
+    # As below, no integer is -0.
+    if not re.fullmatch(_INTEGERS, text) or re.search(r"-0\b", text):
+        return None
+    return tuple(map(int, text.strip("{} ").split(",")))
 
 
 def literal_number(literal: int | Literal | None) -> Number | None:

@@ -79,7 +79,7 @@ def made_for(node: Node, through: Collection[str]) -> Iterator[Node]:
 
 def is_kernel(node: Node) -> bool:
     """Return whether a node is work that a kernel can do."""
-    if reduces_partly(node) or scatters_onto_number(node):
+    if reduces_partly(node):
         return True
     if node.opcode in HAS_EFFECTS or (not isinstance(node.shape, ArrayShape) and node.opcode != "reduce"):
         return False
@@ -87,7 +87,7 @@ def is_kernel(node: Node) -> bool:
         return False
     if is_on_host(node):
         return False
-    return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS
+    return node.opcode in FUSES_INTO_USERS | ENDS_KERNELS or scatters_onto_number(node)
 
 
 def reduces_partly(node: Node) -> bool:
@@ -103,7 +103,9 @@ def scatters_onto_number(node: Node) -> bool:
     if node.opcode != "scatter" or len(node.operands) != 3:
         return False
     target = node.operands[0]
-    return target.opcode == "broadcast" and target.operands[0].opcode == "constant"
+    return (
+        target.opcode == "broadcast" and target.operands[0].opcode == "constant" and not target.operands[0].array.rank
+    )
 
 
 def is_only(opcode: str, group: Group) -> bool:
@@ -151,7 +153,7 @@ def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
 
 def _why_read(node: Node, users: Sequence[Node], group: Group) -> str:
     """Return why some of a kernel takes a node from memory, whatever makes it; empty if it need not."""
-    if any(user.opcode == "scatter" and user.operands[0] is not node for user in users):
+    if any(user.opcode == "scatter" and node in user.operands[1:] for user in users):
         return "rows are scattered from memory"
     if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users) and not turns_registers(node):
         return "a product takes what lies as it wants it"

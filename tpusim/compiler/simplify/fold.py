@@ -11,6 +11,9 @@ from tpusim.ir.ops import ELEMENTWISE, RESHAPES
 from tpusim.semantics.scalars import Budget, Number, Scalars
 from tpusim.shapes.shape import ArrayShape
 
+_FOLDED = ELEMENTWISE | RESHAPES
+"""What may make a scalar of constants; an array of one element is as good as one."""
+
 
 def fold_scalars(draft: Draft) -> None:
     """Replace every scalar that depends on constants alone."""
@@ -21,7 +24,7 @@ def fold_scalars(draft: Draft) -> None:
 
 def _fold(graph: Graph, scalars: Scalars) -> None:
     for node in graph.order():
-        if node.opcode not in ELEMENTWISE | RESHAPES or not isinstance(node.shape, ArrayShape) or node.shape.rank:
+        if node.opcode not in _FOLDED or not isinstance(node.shape, ArrayShape) or node.shape.rank:
             continue
         value = scalars.get(node.name)
         if value is not None:

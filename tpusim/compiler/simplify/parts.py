@@ -74,7 +74,7 @@ def _of_reshape(graph: Graph, node: Node) -> Node | None:
     row before, or several parts, the whole is made.
     """
     (reshaped,) = node.operands
-    if reshaped.opcode != "reshape" or list(reshaped.users) != [node] or reshaped is graph.root:
+    if reshaped.opcode != "reshape" or len(reshaped.users) != 1 or reshaped is graph.root:
         return None
     if not _is_whole(node) or reshaped.is_dynamic or not node.array.element_count or node.array.rank < 1:
         return None
@@ -219,13 +219,13 @@ def _joined(graph: Graph, nodes: Sequence[Node], along: int, like: Node) -> Node
 def _cut_at_known_places(graph: Graph, node: Node) -> Node | None:
     """What is cut out at constants is a slice, as far in as it has to be."""
     array, *starts = node.operands
-    places = [literal_number(start.immediate) if start.opcode == "constant" else None for start in starts]
-    # One array of all starts is no scalar.
-    if None in places or len(places) != array.array.rank or node.is_dynamic or array.is_dynamic:
+    known = (literal_number(start.immediate) if start.opcode == "constant" else None for start in starts)
+    places = [int(place) for place in known if place is not None]
+    if len(places) != array.array.rank or node.is_dynamic or array.is_dynamic:
         return None
     ranges = []
     for place, whole, size in zip(places, array.array.dimensions, node.array.dimensions, strict=True):
-        start = min(max(0, int(place or 0)), whole - size)
+        start = min(max(0, place), whole - size)
         ranges.append(SliceDimension(start, start + size))
     return graph.add("slice", node.shape, [array], {"slice": tuple(ranges)}, like=node)
 

@@ -33,6 +33,8 @@ def _of_dot(graph: Graph, node: Node) -> Node | None:
         _cut(graph, operand, dict(zip(dimensions, cut, strict=True)), node)
         for operand, dimensions, cut in zip(dot.operands, of_result, cuts, strict=True)
     ]
+    # Nothing uses all of it any more, and so nothing but the new one what it is made of.
+    dot.take(())
     return graph.add("dot", node.shape, operands, dict(dot.attributes), like=dot)
 
 
@@ -68,12 +70,13 @@ def _of_convolution(graph: Graph, node: Node) -> Node | None:
         given = dilated(images.array.dimensions[labels.lhs.index(str(at))], one.lhs_dilate)
         moved[at] = structs.replace(one, pad_low=low, pad_high=reach - given - low)
     named = dict(made.attributes) | ({"window": Window(tuple(moved))} if moved else {})
+    made.take(())
     return graph.add("convolution", node.shape, [images, kernels], named, like=made)
 
 
 def _is_all_that_is_used(graph: Graph, product: Node, part: Node) -> bool:
     """Return whether a part without gaps is all that is used of a product."""
-    if list(product.users) != [part] or product is graph.root or product.is_dynamic or part.is_dynamic:
+    if len(product.users) != 1 or product is graph.root or product.is_dynamic or part.is_dynamic:
         return False
     return bool(part.array.element_count) and all(one.stride == 1 for one in part.attributes["slice"])
 

@@ -39,10 +39,18 @@ def _simplify_all(draft: Draft) -> Alike:
 
 def _once(graph: Graph) -> bool:
     changed = False
-    for node in graph.order():
-        current = node
-        # A node that took the place of another may be simplified itself.
-        while new := next((made for rule in RULES.get(current.opcode, ()) if (made := rule(graph, current))), None):
-            graph.replace(current, new)
-            current, changed = new, True
+    order = graph.order()
+    known = set(order)
+    for node in order:
+        todo = [node]
+        while todo:
+            current = todo.pop()
+            # A node that took the place of another may be simplified itself.
+            while new := next((made for rule in RULES.get(current.opcode, ()) if (made := rule(graph, current))), None):
+                graph.replace(current, new)
+                current, changed = new, True
+            # So may what was made for it: a part goes down a chain of products at once.
+            fresh = [operand for operand in current.operands if operand not in known] if current is not node else []
+            known.update(fresh)
+            todo += fresh
     return changed
