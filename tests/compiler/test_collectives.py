@@ -52,7 +52,7 @@ def test_a_permute_starts_behind_what_it_sends_and_ends_before_its_user():
     assert module.entry.instructions[done].name in user.operands
 
 
-RING = """HloModule ring, num_partitions=2
+RING = """HloModule ring, replica_count=2
 
 ENTRY main {
   x = f32[1024,1024] parameter(0)

@@ -13,7 +13,6 @@ from tpusim.numerics.collectives import group_of
 from tpusim.numerics.site import Device, Settings, Site
 from tpusim.program.steps import Algorithm
 from tpusim.semantics.device_groups import channel_pairs, device_groups, device_pairs
-from tpusim.semantics.verify.module import problems
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -45,24 +44,6 @@ GROUPS = {
     "f32[8]{0} all-to-all(%x), dimensions={0}, replica_groups={{0,1}}": ACROSS_REPLICAS,
 }
 """By hand, from what XLA says of each mode, for two replicas of four partitions: device = 4 * replica + partition."""
-
-
-COUNTS = {
-    "a permute of partitions": ("replica_count=2", "collective-permute(%x), channel_id=1, source_target_pairs={{0,1}}"),
-    "a permute of replicas": ("num_partitions=2", "collective-permute(%x), source_target_pairs={{0,1}}"),
-    "groups of partitions": ("replica_count=2", "all-to-all(%x), channel_id=1, dimensions={0}, replica_groups={{0,1}}"),
-    "groups of replicas": ("num_partitions=2", "all-to-all(%x), dimensions={0}, replica_groups={{0,1}}"),
-}
-
-
-@pytest.mark.parametrize(("head", "line"), COUNTS.values(), ids=COUNTS)
-def test_a_module_that_states_one_count_has_one_of_the_other(head, line):
-    """A program that states neither may be for any number; what it states of one says what the other is (XLA)."""
-    module, _ = module_of(f"f32[8]{{0}} {line}", head)
-    (found,) = problems(module)
-    assert re.search("collective_permute_c2|groups_c5", found.message)
-    neither, _ = module_of(f"f32[8]{{0}} {line}", "is_scheduled=true")
-    assert problems(neither) == []
 
 
 @pytest.mark.parametrize("line", GROUPS)

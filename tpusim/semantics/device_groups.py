@@ -167,7 +167,7 @@ def site_id_count(site: Site, mode: str) -> int:
 def site_most_ids(site: Site, mode: str) -> int:
     """Return how many ids there may be in a mode, each of which may stand for several devices."""
     count, devices = site_id_count(site, mode), site.count("replica_count") * site.count("num_partitions")
-    return count if devices > 1 else DEVICES.most
+    return count if count > 1 else DEVICES.most // max(1, devices)
 
 
 def group_size(site: Site, mode: str) -> int:
