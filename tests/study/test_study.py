@@ -99,14 +99,19 @@ def test_what_is_stored_is_not_run_again(tmp_path, monkeypatch):
     assert given == [8, 0, 1]
 
 
+def write_store(folder):
+    """Run a study that keeps its outcomes in a folder, and let go of them."""
+    study = small(store=folder)
+    study.run()
+    study.close()
+
+
 @pytest.mark.parametrize(
     "damage", ["UPDATE outcomes SET outcome = 'x'", "UPDATE outcomes SET outcome = 5", "DROP TABLE outcomes"]
 )
 def test_a_store_that_is_damaged_is_told_by_its_name(tmp_path, damage):
     """It may be another tool's, or a disk has failed."""
-    study = small(store=tmp_path)
-    study.run()
-    study.close()
+    write_store(tmp_path)
     with closing(sqlite3.connect(tmp_path / "outcomes.sqlite")) as rows, rows:
         rows.execute(damage)
         if damage.startswith("DROP"):
@@ -117,9 +122,7 @@ def test_a_store_that_is_damaged_is_told_by_its_name(tmp_path, damage):
 
 def test_an_outcome_with_another_figure_is_told(tmp_path):
     """A digit that is another one after a fault is none that was written."""
-    study = small(store=tmp_path)
-    study.run()
-    study.close()
+    write_store(tmp_path)
     with closing(sqlite3.connect(tmp_path / "outcomes.sqlite")) as rows, rows:
         key, outcome = rows.execute("SELECT key, outcome FROM outcomes").fetchone()
         at = outcome.index(b'"time_us":') + len(b'"time_us":')
@@ -131,9 +134,7 @@ def test_an_outcome_with_another_figure_is_told(tmp_path):
 
 def test_a_store_that_says_in_no_text_what_it_holds_is_told(tmp_path):
     """SQLite hands on the bytes of its own table."""
-    study = small(store=tmp_path)
-    study.run()
-    study.close()
+    write_store(tmp_path)
     path = tmp_path / "outcomes.sqlite"
     path.write_bytes(path.read_bytes().replace(b"outcome BLOB", b"outc\xffme BLOB"))
     with pytest.raises(ConfigError, match=r"outcomes.*: "):

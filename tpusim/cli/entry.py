@@ -57,13 +57,13 @@ _SOON_SECONDS = 1e-3
 
 def _leave(code: int) -> None:
     """End the process, unless there is more to do at its end: for pools, or for what measures it."""
-    # Python would take apart a hundred thousand objects whose memory goes back all the same; mypy leaves likewise.
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     threading = sys.modules.get("threading")
     others = threading.active_count() - 1 if threading else 0
     if others or atexit._ncallbacks() or sys.gettrace() or sys.getprofile():
         return
+    # Python would take apart a hundred thousand objects whose memory goes back all the same; mypy leaves likewise.
     os._exit(code)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from tpusim.compiler.host.held import is_to_host
-from tpusim.compiler.layouts.bitcasts import carried_orders, is_bitcast, stays
+from tpusim.compiler.layouts.bitcasts import carried_orders, is_bitcast, named_anew, stays
 from tpusim.compiler.layouts.loops import Rows, copy_before_loops, order_of_taken, order_of_written, rows_of
 from tpusim.compiler.layouts.orders import (
     Order,
@@ -326,10 +326,7 @@ class _Assignment:
             self.graph.root = next((self.ordered(root, order) for _, order in self._results(root)), root)
         for node in self.graph.order():
             if node.opcode in RELAYOUTS and is_bitcast(node):
-                # Another name of what is known under another name is one of the array itself.
-                operand = node.operands[0]
-                named = operand.operands if operand.opcode == "bitcast" else [operand]
-                self.graph.replace(node, self.graph.add("bitcast", node.shape, named, like=node))
+                self.graph.replace(node, named_anew(self.graph, node.operands[0], node.shape, node))
             elif node.opcode == "reshape":
                 move_tiles(self.graph, node)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tpusim.compiler.layouts.orders import Order
-from tpusim.draft import Node
+from tpusim.draft import Graph, Node
 from tpusim.shapes.address import physical_bytes, physical_order_sizes
-from tpusim.shapes.shape import ArrayShape
+from tpusim.shapes.shape import ArrayShape, Shape
 
 
 def is_bitcast(node: Node) -> bool:
@@ -25,6 +25,12 @@ def is_bitcast(node: Node) -> bool:
         order = tuple(node.attributes["dimensions"][d] for d in after.layout.minor_to_major)
         return order == before.layout.minor_to_major and before.layout.tiles == after.layout.tiles
     return after.layout.minor_to_major in carried_orders(before, after.dimensions) and stays(before, after)
+
+
+def named_anew(graph: Graph, operand: Node, shape: Shape, like: Node) -> Node:
+    """Return a bitcast of an array; of one that is a bitcast itself it is another name of the array behind it."""
+    named = operand.operands if operand.opcode == "bitcast" else [operand]
+    return graph.add("bitcast", shape, named, like=like)
 
 
 def stays(before: ArrayShape, after: ArrayShape) -> bool:

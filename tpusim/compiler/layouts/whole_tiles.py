@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from tpusim.compiler.layouts.bitcasts import named_anew
 from tpusim.draft import Graph, Node
 from tpusim.shapes.address import physical_order_sizes
 from tpusim.shapes.shape import ArrayShape
@@ -49,8 +50,7 @@ def move_tiles(graph: Graph, reshape: Node) -> None:
     if move is None:
         return
     tile = operand.array.actual_layout.tiles[0]
-    names = operand.operands if operand.opcode == "bitcast" else [operand]
-    taken = graph.add("bitcast", _of_tiles(operand.array, (*move.counts, *tile)), names, like=reshape)
+    taken = named_anew(graph, operand, _of_tiles(operand.array, (*move.counts, *tile)), reshape)
     sizes = tuple(move.counts[place] for place in move.order)
     last = len(sizes)
     moved = graph.add(

@@ -31,8 +31,8 @@ def _is_whole(node: Node) -> bool:
     return all(part.stride == 1 for part in _parts(node)) and not node.is_dynamic
 
 
-def _sliced(graph: Graph, whole: Node, parts: Sequence[SliceDimension], like: Node) -> Node:
-    """Return a part of an array, by dimension; a number has none."""
+def sliced(graph: Graph, whole: Node, parts: Sequence[SliceDimension], like: Node) -> Node:
+    """Return a slice of an array, with a part for each dimension; a number has none, and is returned itself."""
     if not parts:
         return whole
     sizes = tuple(len(range(part.start, part.limit, part.stride)) for part in parts)
@@ -47,7 +47,7 @@ def _of_slice(graph: Graph, node: Node) -> Node | None:
         return None
     both = zip(_parts(node), _parts(inner), strict=True)
     parts = [SliceDimension(before.start + part.start, before.start + part.limit) for part, before in both]
-    return _sliced(graph, inner.operands[0], parts, node)
+    return sliced(graph, inner.operands[0], parts, node)
 
 
 @simplifies("slice")
@@ -63,7 +63,7 @@ def _of_squeezed(graph: Graph, node: Node) -> Node | None:
     parts = [SliceDimension(0, 1)] * whole.array.rank
     for d, part in zip(kept, _parts(node), strict=True):
         parts[d] = part
-    return graph.add("reshape", node.shape, [_sliced(graph, whole, parts, node)], like=node)
+    return graph.add("reshape", node.shape, [sliced(graph, whole, parts, node)], like=node)
 
 
 @simplifies("slice")
@@ -87,7 +87,7 @@ def _of_reshape(graph: Graph, node: Node) -> Node | None:
         return None
     parts = [SliceDimension(0, size) for size in before.array.dimensions]
     parts[0] = SliceDimension(*(end // row_before for end in ends))
-    return graph.add("reshape", node.shape, [_sliced(graph, before, parts, node)], like=node)
+    return graph.add("reshape", node.shape, [sliced(graph, before, parts, node)], like=node)
 
 
 @simplifies("slice")
@@ -138,7 +138,7 @@ def _of_broadcast(graph: Graph, node: Node) -> Node | None:
     if spread.opcode != "broadcast" or node.is_dynamic or spread.is_dynamic:
         return None
     dimensions = tuple(spread.attributes["dimensions"])
-    few = _sliced(graph, spread.operands[0], [_parts(node)[d] for d in dimensions], node)
+    few = sliced(graph, spread.operands[0], [_parts(node)[d] for d in dimensions], node)
     return graph.add("broadcast", node.shape, [few], {"dimensions": dimensions}, like=node)
 
 
@@ -161,7 +161,7 @@ def _of_pad(graph: Graph, node: Node) -> Node | None:
         for part, around, size in both
     ):
         parts = [SliceDimension(part.start - around.low, part.limit - around.low) for part, around, _ in both]
-        return _sliced(graph, inner, parts, node)
+        return sliced(graph, inner, parts, node)
     return None
 
 
@@ -176,7 +176,7 @@ def _of_reverse(graph: Graph, node: Node) -> Node | None:
         taken = range(parts[d].start, parts[d].limit, parts[d].stride)
         last = turned.array.dimensions[d] - 1
         parts[d] = SliceDimension(last - taken[-1], last - taken[0] + 1, parts[d].stride)
-    few = _sliced(graph, turned.operands[0], parts, node)
+    few = sliced(graph, turned.operands[0], parts, node)
     return graph.add("reverse", node.shape, [few], dict(turned.attributes), like=node)
 
 
@@ -202,7 +202,7 @@ def _of_joined(graph: Graph, node: Node) -> Node | None:
     if not needed or len(needed) == len(joined.operands):
         return None
     parts[along] = SliceDimension(start - begin, limit - begin)
-    return _sliced(graph, _joined(graph, needed, along, joined), parts, node)
+    return sliced(graph, _joined(graph, needed, along, joined), parts, node)
 
 
 def _joined(graph: Graph, nodes: Sequence[Node], along: int, like: Node) -> Node:
@@ -339,7 +339,7 @@ def _span(graph: Graph, run: Sequence[Node], along: int, like: Node) -> Node:
     """Return the slice from where the first of some slices begins to where the last one ends."""
     parts = list(_parts(run[0]))
     parts[along] = SliceDimension(parts[along].start, _parts(run[-1])[along].limit)
-    return _sliced(graph, run[0].operands[0], parts, like)
+    return sliced(graph, run[0].operands[0], parts, like)
 
 
 @simplifies("sort")

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from tpusim.compiler.simplify.parts import sliced
 from tpusim.compiler.simplify.table import simplifies
 from tpusim.draft import Graph, Node
 from tpusim.ir.attributes import SliceDimension, Window
 from tpusim.semantics.windows import dilated
-from tpusim.shapes.shape import ArrayShape
 
 
 @simplifies("slice")
@@ -83,9 +83,6 @@ def _is_all_that_is_used(graph: Graph, product: Node, part: Node) -> bool:
 
 def _cut(graph: Graph, operand: Node, parts: dict[int, SliceDimension], like: Node) -> Node:
     """Return a part of an operand, by its dimensions; of the others all."""
-    whole = operand.array.dimensions
-    taken = [parts.get(d, SliceDimension(0, size)) for d, size in enumerate(whole)]
-    sizes = tuple(part.limit - part.start for part in taken)
-    if sizes == whole:
-        return operand
-    return graph.add("slice", ArrayShape(operand.array.dtype, sizes), [operand], {"slice": tuple(taken)}, like=like)
+    whole = [SliceDimension(0, size) for size in operand.array.dimensions]
+    taken = [parts.get(d, all_of_it) for d, all_of_it in enumerate(whole)]
+    return operand if taken == whole else sliced(graph, operand, taken, like)
