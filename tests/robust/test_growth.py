@@ -43,7 +43,7 @@ SIZES = {
 @pytest.mark.usefixtures("no_garbage_of_others")
 @pytest.mark.parametrize("kind", SIZES)
 def test_time_grows_with_the_program(kind):
-    """All stages of a run. Each of tuples in one another states all of those in it: there each that is stated counts."""
+    """All stages of a run. Each of tuples in one another states all those in it: there each that is stated counts."""
     sizes = {PROGRAMS[kind].text(size).count("(") if kind == "tuples" else size: size for size in SIZES[kind]}
     assert grows_by(lambda grown: sum(stage_seconds(kind, sizes[grown])), [*sizes]) < MOST
 
