@@ -35,11 +35,11 @@ def _written(order: Order, kept: Kept, graph: Graph, places: Iterable[Place]) ->
     found: dict[Node, set[Home]] = defaultdict(set)
     for node in order.of(graph):
         over = _written_over(order, graph, node)
-        for home in {home_of(order.draft, array) for array in over if has_place(array)}:
+        for home in {home_of(order, array) for array in over if has_place(array)}:
             if home.node.opcode != "constant" and not kept.is_callers(graph, home):
                 found[node].add(home)
     for place in places:
-        if has_place(place.made) and home_of(order.draft, place.made) != place.given:
+        if has_place(place.made) and home_of(order, place.made) != place.given:
             found[writers_of(order, place.made, place.given)[0][-1].node].add(place.given)
     return found
 

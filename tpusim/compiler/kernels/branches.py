@@ -41,7 +41,7 @@ def let_branches_write(order: Order, kept: Kept) -> None:
     for graph, node in reversed(conditionals):
         order.taken_over[node] = _taken(order, kept, graph, node)
         arrays = handed(node)
-        homes = {home_of(order.draft, arrays[number]): at for at, number in order.taken_over[node].items()}
+        homes = {home_of(order, arrays[number]): at for at, number in order.taken_over[node].items()}
         for branch in _branches(order, node):
             order.given_to[branch.graph] = {
                 inside: homes[home] for home, inside in branch.inside.items() if home in homes
@@ -66,7 +66,7 @@ class _Branch:
     def __init__(self, order: Order, graph: Graph, arrays: list[Node]) -> None:
         self.graph = graph
         self.results = results_of(graph)
-        self.homes = [home_of(order.draft, array) for array in arrays]
+        self.homes = [home_of(order, array) for array in arrays]
         (parameter,) = graph.parameters
         is_tuple = isinstance(parameter.shape, TupleShape)
         names = [Home(parameter, at if is_tuple else None) for at in range(len(arrays))]
@@ -112,12 +112,12 @@ def _taken(order: Order, kept: Kept, graph: Graph, conditional: Node) -> dict[in
     arrays, branches = handed(conditional), _branches(order, conditional)
     # Given to a branch twice, or as a view of it that has another shape.
     apart = {home for branch in branches for home, times in Counter(branch.homes).items() if times > 1}
-    shapes = {(home_of(order.draft, array), array.shape) for array in arrays}
+    shapes = {(home_of(order, array), array.shape) for array in arrays}
     apart |= {home for home, times in Counter(home for home, _ in shapes).items() if times > 1}
     before: list[Node] = []
     for at, number in order.taken_over[conditional].items():
         array = arrays[number]
-        home = home_of(order.draft, array)
+        home = home_of(order, array)
         if home in apart or home in found or kept.holds(graph, array):
             continue
         readers = kept.readers_before(graph, array, conditional)

@@ -103,7 +103,7 @@ def _copy_what_is_updated(order: Order, graph: Graph, node: Node, kept: Kept) ->
         whole, user = user, graph.clone(user)
         order.of(graph)[user] = order.of(graph)[node] - 0.5
         node.replace_operand(whole, user)
-    homes = [home_of(order.draft, operand) for operand in user.operands] if places else []
+    homes = [home_of(order, operand) for operand in user.operands] if places else []
     # What is handed over twice is two arrays from then on.
     times = Counter(homes)
     copied: list[int] = []
@@ -137,10 +137,10 @@ def _replace_for_branches(order: Order, graph: Graph, conditional: Node, places:
     """Give all branches the same copies, under whatever names they get the arrays."""
     number = order.of(graph)[conditional]
     arrays = [handed(conditional)[at] for at in places]
-    copies = {home_of(order.draft, array): _another(order, graph, array, number - 0.5) for array in arrays}
+    copies = {home_of(order, array): _another(order, graph, array, number - 0.5) for array in arrays}
     chosen, *operands = conditional.operands
     for at, operand in enumerate(operands):
-        elements = [copies.get(home_of(order.draft, element), element) for element in elements_of(operand)]
+        elements = [copies.get(home_of(order, element), element) for element in elements_of(operand)]
         if operand.opcode == "tuple":
             operands[at] = graph.clone(operand)
             operands[at].take(elements)
@@ -180,7 +180,7 @@ class _KeptResults:
         is_array = isinstance(result.shape, ArrayShape) and result.shape.dtype.is_array_type
         if not is_array or (self._graph is not self._order.draft.entry and result.is_small):
             return result
-        home = home_of(self._order.draft, result)
+        home = home_of(self._order, result)
         is_made = home.node.opcode != "constant" and not self._is_callers(home, at)
         if is_made and home not in self._taken and self._places.get(home, at) == at:
             self._taken.add(home)
@@ -203,7 +203,7 @@ def _own_places(order: Order, results: Iterable[Node], given: Mapping[int, Home]
     own: dict[Home, int] = {}
     for at, result in enumerate(results):
         if at in given and writers_of(order, result, given[at])[1] == given[at]:
-            own.setdefault(home_of(order.draft, result), at)
+            own.setdefault(home_of(order, result), at)
     return own
 
 
@@ -255,7 +255,7 @@ def _copy_what_changes_places(order: Order, body: Graph, places: Iterable[Place]
     for at, result in enumerate(results):
         if not has_place(result):
             continue
-        home = home_of(order.draft, result)
+        home = home_of(order, result)
         is_moved = place_of.get(home, at) != at or own.get(home, at) != at
         if is_moved or home in taken or home.node.opcode == "constant" or at in broken:
             results[at] = _another(order, body, result, inf)
@@ -298,7 +298,7 @@ def _copy_what_is_read_late(order: Order, graph: Graph, places: Iterable[Place])
 def _wait_for_readers(order: Order, place: Place) -> None:
     """Let what first writes at a place wait until nothing needs what was there."""
     given = place.given
-    if not has_place(place.made) or home_of(order.draft, place.made) == given:
+    if not has_place(place.made) or home_of(order, place.made) == given:
         return
     first = writers_of(order, place.made, given)[0][-1].node
     let_wait(first, (reader for reader in order.readers(place.graph, given) if reader is not first))

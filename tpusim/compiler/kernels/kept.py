@@ -25,9 +25,8 @@ class Kept:
 
     def readers_before(self, graph: Graph, array: Node, node: Node) -> list[Node] | None:
         """Return what reads an array beside a node that is to write over it, None if something does so behind it."""
-        number, draft = self._order.of(graph), self._order.draft
-        home = home_of(draft, array)
-        if home == home_of(draft, graph.root):
+        number, home = self._order.of(graph), home_of(self._order, array)
+        if home == home_of(self._order, graph.root):
             return None
         readers = [reader for reader in self._order.readers(graph, home) if reader is not node]
         return None if any(number[reader] > number[node] for reader in readers) else readers
@@ -39,7 +38,7 @@ class Kept:
 
     def holds(self, graph: Graph, array: Node) -> bool:
         """Return whether the memory of an array has to stay as it is, whatever the graph still reads."""
-        home = home_of(self._order.draft, array)
+        home = home_of(self._order, array)
         # Of a tuple in a tuple nobody knows who else has its elements.
         if home.node.opcode == "get-tuple-element":
             return True

@@ -25,7 +25,7 @@ def is_read_late(order: Order, place: Place, over: dict[Node, set[Home]]) -> boo
     ``over`` is what readers write over, as far as that was asked for others.
     """
     number, given = order.of(place.graph), place.given
-    if not has_place(place.made) or home_of(order.draft, place.made) == given:
+    if not has_place(place.made) or home_of(order, place.made) == given:
         return False
     writers, base = writers_of(order, place.made, given)
     first, at = writers[-1]
@@ -41,7 +41,7 @@ def is_read_late(order: Order, place: Place, over: dict[Node, set[Home]]) -> boo
         return True
     for reader in others:
         if reader not in over:
-            over[reader] = {home_of(order.draft, array) for array in order.updated(reader)}
+            over[reader] = {home_of(order, array) for array in order.updated(reader)}
     return any(given in over[reader] for reader in others)
 
 
@@ -61,11 +61,11 @@ def _homes(order: Order, maker: Node, operands: Iterable[tuple[int, Node]]) -> d
     """Return what numbered operands lie in, with the result that each may lie under, -1 for what may lie under none."""
     found: dict[Home, list[int]] = {}
     arrays = handed(maker) if maker.opcode == "conditional" else []
-    over = {home_of(order.draft, arrays[number]): at for at, number in order.updates(maker).items() if arrays}
+    over = {home_of(order, arrays[number]): at for at, number in order.updates(maker).items() if arrays}
     under = _results_over(order, maker)
     for number, operand in operands:
         for index, element in enumerate(elements_of(operand.source)):
-            home = home_of(order.draft, element)
+            home = home_of(order, element)
             place = index if maker.opcode == "while" else over.get(home, under.get(number, -1))
             found.setdefault(home, []).append(place)
     return found

@@ -42,6 +42,9 @@ class Order:
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
+        # By the body of a loop which of what it carries on is another array, as any copy that comes later is of.
+        self._changed: dict[Graph, list[bool]] = {}
+        self._find_what_loops_change()
         self._numbers: dict[Graph, dict[Node, float]] = {}
         # By node what it does not read element by element, as it writes whichever of its results.
         self.out_of_order: dict[Node, dict[Home, list[int]]] = {}
@@ -57,6 +60,22 @@ class Order:
             self._numbers[graph] = {node: float(at) for at, node in enumerate(graph.order())}
         return self._numbers[graph]
 
+    def _find_what_loops_change(self) -> None:
+        # Loops in loops come first: of those around them no more is asked than what these have in hand.
+        graphs = self.draft.running()
+        bodies = {node.attributes["body"] for graph in graphs for node in graph.order() if node.opcode == "while"}
+        for body in [graph for graph in graphs if graph.name in bodies]:
+            (state,) = body.parameters
+            is_tuple = body.root.opcode == "tuple"
+            self._changed[body] = [
+                home_of(self, result) != Home(state, at if is_tuple else None)
+                for at, result in enumerate(results_of(body))
+            ]
+
+    def changes(self, loop: Node, at: int) -> bool:
+        """Return whether a loop carries something else on at one place than it was given."""
+        return self._changed[self.draft.graphs[loop.attributes["body"]]][at]
+
     def renumber(self, graph: Graph, nodes: Iterable[Node]) -> None:
         """Number the nodes of a graph anew, in another order, before anything new is put in between."""
         self._numbers[graph] = {node: float(at) for at, node in enumerate(nodes)}
@@ -67,7 +86,7 @@ class Order:
             return self.taken_over.get(node, {})
         # Asked for each of its results, of which there may be thousands.
         if node not in self._updates:
-            self._updates[node] = _updates(self.draft, node)
+            self._updates[node] = _updates(self, node)
         return self._updates[node]
 
     def updated(self, node: Node) -> list[Node]:
@@ -93,7 +112,7 @@ class Order:
                 yield user
                 if at is None and user.opcode == "tuple":
                     todo += [Home(user, index) for index in _places_among(user.operands, node)]
-                elif user.opcode == "while" and not changes(self.draft, user, at or 0):
+                elif user.opcode == "while" and not self.changes(user, at or 0):
                     todo.append(Home(user, at))
 
     def _taken_from(self, whole: Node) -> dict[int | None, list[Node]]:
@@ -140,17 +159,17 @@ def waits(draft: Draft, nodes: Sequence[Node]) -> dict[Node, list[Node]]:
     return found
 
 
-def home_of(draft: Draft, node: Node) -> Home:
+def home_of(order: Order, node: Node) -> Home:
     """Return what an array lies in: behind views and tuples, and loops that hand it on as it is."""
     while True:
         node = node.source
-        if node.opcode == "while" and isinstance(node.shape, ArrayShape) and not changes(draft, node, 0):
+        if node.opcode == "while" and isinstance(node.shape, ArrayShape) and not order.changes(node, 0):
             node = node.operands[0]
             continue
         if node.opcode != _ELEMENT:
             return Home(node)
         whole, at = node.operands[0].source, node.attributes["index"]
-        if whole.opcode == "while" and not changes(draft, whole, at):
+        if whole.opcode == "while" and not order.changes(whole, at):
             whole = whole.operands[0].source
         if whole.opcode != "tuple":
             return Home(whole, at)
@@ -164,7 +183,7 @@ def writers_of(order: Order, made: Node, given: Home | None = None) -> tuple[lis
     """
     found: list[Home] = []
     while True:
-        home = home_of(order.draft, made)
+        home = home_of(order, made)
         if found and (home == given or home.node.opcode in FREE):
             return found, home
         found.append(home)
@@ -176,7 +195,7 @@ def writers_of(order: Order, made: Node, given: Home | None = None) -> tuple[lis
 
 def base_of(order: Order, made: Node) -> Home | None:
     """Return the argument or constant that an array is, or is written over; None if it is made anew."""
-    home = home_of(order.draft, made)
+    home = home_of(order, made)
     return home if home.node.opcode == "parameter" else writers_of(order, made)[1]
 
 
@@ -216,11 +235,11 @@ def has_place(node: Node) -> bool:
     return isinstance(node.shape, ArrayShape) and not node.is_small
 
 
-def _updates(draft: Draft, node: Node) -> dict[int, int]:
+def _updates(order: Order, node: Node) -> dict[int, int]:
     if node.opcode in IN_PLACE:
         return {0: 0}
     if node.opcode == "fusion":
-        body = draft.graphs[node.attributes["calls"]]
+        body = order.draft.graphs[node.attributes["calls"]]
         number = {parameter: at for at, parameter in enumerate(body.parameters)}
         roots = enumerate(body.root.operands if body.root.opcode == "tuple" else [body.root])
         targets = ((at, root.source.operands[0].source) for at, root in roots if root.source.opcode in IN_PLACE)
@@ -228,16 +247,7 @@ def _updates(draft: Draft, node: Node) -> dict[int, int]:
     if node.opcode == "while":
         state = enumerate(handed_over(node).operands)
         arrays = [at for at, each in state if isinstance(each.shape, ArrayShape) and each.shape.rank]
-        return {at: at for at in arrays if changes(draft, node, at)}
+        return {at: at for at in arrays if order.changes(node, at)}
     stated = node.attributes.get("output_to_operand_aliasing", ())
     whole = [alias for alias in stated if not alias.operand_index and len(alias.output_index) < 2]
     return {alias.output_index[0] if alias.output_index else 0: alias.operand for alias in whole}
-
-
-def changes(draft: Draft, loop: Node, at: int) -> bool:
-    """Return whether a loop carries something else on at one place than it was given."""
-    body = draft.graphs[loop.attributes["body"]]
-    (state,) = body.parameters
-    if body.root.opcode != "tuple":
-        return home_of(draft, body.root) != Home(state)
-    return home_of(draft, body.root.operands[at]) != Home(state, at)

@@ -21,7 +21,7 @@ from operator import itemgetter
 import numpy as np
 
 from tpusim.compiler.buffers import is_unwritten
-from tpusim.compiler.kernels.places import changes
+from tpusim.compiler.kernels.places import Order
 from tpusim.compiler.layouts.loops import rows_of
 from tpusim.compiler.place.lives import Home, Lives
 from tpusim.draft import Draft, Graph, Node
@@ -61,22 +61,23 @@ class Border:
 def copies_at_borders(draft: Draft) -> list[Border]:
     """Insert the copies that loops may need."""
     found: list[Border] = []
+    order = Order(draft)
     aliases = draft.attributes.get("input_output_alias", ())
     given_away = {alias.parameter for alias in aliases}
     for graph in draft.running():
         for node in graph.order():
             if node.opcode == "while" and node.operands[0].opcode == "tuple":
-                found += _before(draft, graph, node, given_away)
+                found += _before(order, graph, node, given_away)
     return [*found, *_after(draft.entry, {alias.output_index[:1] for alias in aliases})]
 
 
-def _before(draft: Draft, graph: Graph, loop: Node, given_away: Container[int]) -> Iterator[Border]:
+def _before(order: Order, graph: Graph, loop: Node, given_away: Container[int]) -> Iterator[Border]:
     """Yield copies, in a loop's first state, of the arguments and constants among it."""
     (state,) = loop.operands
-    changed = {operand for at, operand in enumerate(state.operands) if changes(draft, loop, at)}
+    changed = {operand for at, operand in enumerate(state.operands) if order.changes(loop, at)}
     for operand in dict.fromkeys(state.operands):
         source = operand.source
-        is_given = source.opcode == "constant" or (source.opcode == "parameter" and graph is draft.entry)
+        is_given = source.opcode == "constant" or (source.opcode == "parameter" and graph is order.draft.entry)
         stays = source.opcode == "parameter" and source.immediate in given_away and operand in changed
         if is_given and not stays and _is_large(operand):
             border = Border(graph, operand, is_after=False, is_read=operand not in changed)
