@@ -151,3 +151,72 @@ ENTRY main {{
     kernels = [module[i.attributes["calls"]].opcodes for i in module.entry if i.opcode == "fusion"]
     assert any({"dynamic-slice", "dot"} <= opcodes for opcodes in kernels) == expected
     assert not any({"dynamic-slice", "reshape"} <= opcodes for opcodes in kernels)
+
+
+SCALED = "scaled = f32[2,8,SIZE,SIZE] multiply(wider, halves)"
+MASKED = """low = f32[] constant(-9)
+  lows = f32[2,8,SIZE,SIZE] broadcast(low), dimensions={}
+  mask = pred[2,8,SIZE,SIZE] parameter(3)
+  masked = f32[2,8,SIZE,SIZE] select(mask, scaled, lows)"""
+BIAS = """bias = f32[2,8,SIZE,SIZE] parameter(3)
+  masked = f32[2,8,SIZE,SIZE] add(scaled, bias)"""
+CAP = """less_steep = f32[2,8,SIZE,SIZE] multiply(scaled, halves)
+  capped = f32[2,8,SIZE,SIZE] tanh(less_steep)
+  masked = f32[2,8,SIZE,SIZE] multiply(capped, halves)"""
+
+
+@pytest.mark.parametrize(
+    ("made", "longest"),
+    [
+        ((SCALED,), 2560),
+        ((SCALED.replace("multiply(wider, halves)", "negate(wider)"), MASKED), 1792),
+        ((SCALED, BIAS), 1792),
+        ((SCALED, MASKED), 1408),
+        ((SCALED, CAP), 1408),
+    ],
+)
+def test_scores_are_read_as_the_product_leaves_them_where_rows_are_short_for_what_is_made_of_them(made, longest):
+    """As compiled ahead of time for v5e, of heads with 128 elements that lie side by side; a tanh combines nothing."""
+    last = "masked" if len(made) > 1 else "scaled"
+    for size, expected in ((longest, "bf16"), (longest + 256, "f32")):
+        text = _OF_NARROW.replace("MADE", "\n  ".join(made)).replace("LAST", last).replace("SIZE", str(size))
+        module = compiled(text)
+        (kernel,) = [
+            module[i.attributes["calls"]]
+            for i in module.entry
+            if i.opcode == "fusion" and "reduce-window" in module[i.attributes["calls"]].opcodes
+        ]
+        large = [p.shape.dtype.name for p in kernel.parameters if p.shape.dimensions[-2:] == (size, size)]
+        assert large[0 if large[0] != "pred" else 1] == expected
+
+
+_OF_NARROW = """HloModule attention
+
+larger { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }
+
+ENTRY main {
+  q = bf16[2,SIZE,8,128] parameter(0)
+  k = bf16[2,SIZE,8,128] parameter(1)
+  v = bf16[2,SIZE,8,128] parameter(2)
+  scores = bf16[2,8,SIZE,SIZE] dot(q, k), lhs_batch_dims={0,2}, rhs_batch_dims={0,2}, lhs_contracting_dims={3},
+    rhs_contracting_dims={3}
+  wider = f32[2,8,SIZE,SIZE] convert(scores)
+  half = f32[] constant(0.5)
+  halves = f32[2,8,SIZE,SIZE] broadcast(half), dimensions={}
+  MADE
+  least = f32[] constant(-inf)
+  most = f32[2,8,SIZE] reduce(LAST, least), dimensions={3}, to_apply=larger
+  wide = f32[2,8,SIZE,SIZE] broadcast(most), dimensions={0,1,2}
+  less = f32[2,8,SIZE,SIZE] subtract(LAST, wide)
+  e = f32[2,8,SIZE,SIZE] exponential(less)
+  zero = f32[] constant(0)
+  sums = f32[2,8,SIZE] reduce(e, zero), dimensions={3}, to_apply=add
+  row = f32[2,8,SIZE,SIZE] broadcast(sums), dimensions={0,1,2}
+  shares = f32[2,8,SIZE,SIZE] divide(e, row)
+  weights = bf16[2,8,SIZE,SIZE] convert(shares)
+  o = bf16[2,8,128,SIZE] dot(v, weights), lhs_batch_dims={0,2}, rhs_batch_dims={0,1}, lhs_contracting_dims={1},
+    rhs_contracting_dims={3}
+  ROOT out = bf16[2,SIZE,8,128] transpose(o), dimensions={0,3,1,2}
+}
+"""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from tpusim.compiler.fuse.group import LOOPS_OVER, Group
 from tpusim.compiler.fuse.moved import takes_moved, turns_registers
 from tpusim.compiler.host.moves import is_on_host
-from tpusim.compiler.softmax.rows import goes_along_lanes, has_long_rows, is_row_window
+from tpusim.compiler.softmax.rows import goes_along_lanes, has_long_rows, has_much_to_compute, is_row_window
 from tpusim.draft import Node
 from tpusim.ir.ops import (
     ELEMENTWISE,
@@ -41,7 +41,12 @@ _PARTIAL_REDUCE = "PartialReduce"
 
 def product_behind(node: Node) -> Node | None:
     """Return the product that would be in the kernel of a node if that began one, None if there is none."""
-    return next((one for one in made_for(node, KEEPS_TILES) if one.opcode in PRODUCTS), None)
+    return next(products_behind(node), None)
+
+
+def products_behind(node: Node) -> Iterator[Node]:
+    """Yield the products of which one would be in the kernel of a node if that began one."""
+    return (one for one in made_for(node, KEEPS_TILES) if one.opcode in PRODUCTS)
 
 
 def has_product(group: Group) -> bool:
@@ -144,6 +149,9 @@ def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
     product = product_behind(node) if tall else None
     if product and any(has_long_rows(window, product) for window in tall):
         return _TOO_LONG
+    # Another product that it is made of may be in the kernel of the rows all the same.
+    if product and any(map(has_much_to_compute, tall)) and all(map(takes_moved, products_behind(node))):
+        return "the kernel of the product makes it, as rows are long for what they are made of"
     if node.opcode == "reduce-window" and not (
         all(user.opcode in KEEPS_TILES for user in users) and is_row_window(node)
     ):

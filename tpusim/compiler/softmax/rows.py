@@ -141,6 +141,37 @@ def has_long_rows(window: Node, product: Node) -> bool:
 _LONGEST_OF_LANES, _LONGEST_OF_SUBLANES, _LONGEST_NARROW, _NARROW = 4096, 2816, 3072, 64
 
 
+def has_much_to_compute(window: Node) -> bool:
+    """Return whether a kernel that reads scores of 16 bits does not make of them what the rows of a window consist of.
+
+    It would have all of that at hand for whole rows, and so the kernel that makes the scores does it.
+
+    Source: 56 attentions compiled ahead of time for v5e (libtpu 0.0.52), with 128 and 256 elements in each head. Scores
+    that are multiplied by a number are read up to 2,560 elements, and 2,816 are not; with a bias as well, or masked
+    only, up to 1,792, and 1,920 are not; multiplied and masked, or multiplied twice and added to, up to 1,408, and
+    1,536 are not; with a bias and masked 1,152 are, and multiplied, capped and masked they are not.
+    """
+    row = window.operands[0]
+    length, _ = _row_and_columns(window)
+    todo, seen, combined = [row], {row}, 0
+    while todo:
+        node = todo.pop()
+        if node.opcode not in ELEMENTWISE or node.array.element_count < row.array.element_count:
+            continue
+        combined += len(node.operands) - 1
+        new = [operand for operand in node.operands if operand not in seen]
+        seen.update(new)
+        todo += new
+    return length * (combined + _COMBINED_ANYHOW) > _MOST_COMBINED
+
+
+_COMBINED_ANYHOW, _MOST_COMBINED = 1.5, 6500
+"""Of each element of a row: what a softmax does with it beside, and the most, in operands that are combined.
+
+Fitted: 1.5 and 6,400 to 6,720 meet all that is said above.
+"""
+
+
 def _row_and_columns(window: Node) -> tuple[int, int]:
     """Return how many elements the rows of a window have, and how many lie side by side in a matrix."""
     sizes = dict(enumerate(window.array.dimensions))
