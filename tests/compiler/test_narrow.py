@@ -224,3 +224,38 @@ def test_no_bit_of_a_loop_changes(result):
     inputs = [draw(-1, 1, shape).astype(np.float32) for shape in [(64, 32), (4, 32, 32)]]
     module = parse_module(SourceText("t", text))
     same(*(compile_module(module, target, stage) for stage in ("space-to-batch", "narrow")), inputs)
+
+
+def test_layers_on_two_dimensions_stay_in_one_order():
+    """The zero of a relu is laid out as each layer is, and no layer is copied for it.
+
+    As libtpu 0.0.52 compiles a radiance field for v5e: two layers of it are in one kernel, as they are below.
+    """
+    layers = "\n".join(
+        f"  m{n} = f32[512,64,256] maximum({'d' if n == 1 else f'p{n - 1}'}, zeros)\n"
+        f"  p{n} = f32[512,64,256] dot(m{n}, w), lhs_contracting_dims={{2}}, rhs_contracting_dims={{0}}"
+        for n in (1, 2, 3)
+    )
+    module = compiled(
+        f"""HloModule m
+
+ENTRY e {{
+  a = f32[64,512,63] parameter(0)
+  v = f32[63,256] parameter(1)
+  w = f32[256,256] parameter(2)
+  x = f32[512,64,63] transpose(a), dimensions={{1,0,2}}
+  zero = f32[] constant(0)
+  zeros = f32[512,64,256] broadcast(zero), dimensions={{}}
+  d = f32[512,64,256] dot(x, v), lhs_contracting_dims={{2}}, rhs_contracting_dims={{0}}
+{layers}
+  n = f32[512,64,256] maximum(p3, zeros)
+  u = f32[256,4] parameter(3)
+  ROOT r = f32[512,64,4] dot(n, u), lhs_contracting_dims={{2}}, rhs_contracting_dims={{0}}
+}}
+""",
+        narrows=True,
+    )
+    copied = {i.shape.dimensions for computation in module.computations for i in computation if i.opcode == "copy"}
+    assert (512, 64, 256) not in copied
+    kernels = [module[i.attributes["calls"]] for i in module.entry if i.opcode == "fusion"]
+    assert max([i.opcode for i in kernel].count("dot") for kernel in kernels) == 2

@@ -283,8 +283,15 @@ class _Narrowing:
         """Return what a value is in 16 bits."""
         found = self._known(node)
         if found is None:
-            found = self._made[node] = graph.add("convert", _narrowed(node.shape), [node], like=node)
+            found = self._made[node] = self._rounded(graph, node)
         return found
+
+    def _rounded(self, graph: Graph, node: Node) -> Node:
+        shape = _narrowed(node.shape)
+        if node.opcode == "broadcast" and not node.operands[0].array.rank:
+            # One number everywhere is laid out as those want it that take it: what converts it would not be.
+            return graph.add("broadcast", shape, [self._of(graph, node.operands[0])], node.attributes, like=node)
+        return graph.add("convert", shape, [node], like=node)
 
 
 def _narrowed(shape: Shape) -> ArrayShape:
