@@ -754,3 +754,34 @@ def test_a_scatter_begins_with_the_number_that_it_puts_rows_onto(target, kernel)
     inputs = [random.integers(-4, 520, 64, "i4"), *(random.standard_normal((n, 256), "f4") for n in (64, 512))]
     one, other = (execute(each, inputs) for each in (parse_module(SourceText("m", text)), module))
     np.testing.assert_array_equal(one, other)
+
+
+BYTES = """HloModule bytes
+
+ENTRY main {
+  x = bf16[256,512] parameter(0)
+  b = s8[512,1024] parameter(1)
+  eight = bf16[] constant(8)
+  eights = bf16[256,512] broadcast(eight), dimensions={}
+  scaled = bf16[256,512] multiply(x, eights)
+  taken = s8[256,512] convert(MADE)
+  zero = s8[] constant(0)
+  zeros = s8[256,512] broadcast(zero), dimensions={}
+  largest = s8[256,512] maximum(taken, zeros)
+  ROOT out = s32[256,1024] dot(largest, b), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kernels"),
+    [
+        (BYTES.replace("MADE", "x"), 1),
+        (BYTES.replace("MADE", "scaled"), 2),
+        (BYTES.replace("MADE", "scaled").replace("s32", "bf16").replace("s8", "bf16"), 1),
+    ],
+    ids=["converted", "computed", "bf16"],
+)
+def test_what_a_product_takes_in_a_byte_is_computed_before_it(text, kernels):
+    """As layers of bytes are compiled for v5e: what lies in memory is converted, and bytes are computed, on the way."""
+    assert [i.opcode for i in compiled(text).entry.instructions].count("fusion") == kernels

@@ -33,6 +33,18 @@ def test_numbers_of_groups_follow_from_what_they_are_compared_with():
     np.testing.assert_array_equal(found, np.repeat(np.eye(4, dtype=bool), 3, axis=1))
 
 
+def test_numbers_are_followed_through_copies_of_any_number():
+    """Python's stack would end at a thousand."""
+    copies = "".join(f"  m{n} = s32[12] copy({f'm{n - 1}' if n else 'groups'})\n" for n in range(3000))
+    text = (
+        GROUPS.replace("DIRECTION", "EQ")
+        .replace("  moved =", f"{copies}  moved =")
+        .replace("copy(groups)\n  s", "copy(m2999)\n  s")
+    )
+    with pytest.warns(UserWarning, match="taken to number 4 groups"):
+        assert run(text).sum() == 12
+
+
 def test_numbers_that_are_compared_otherwise_stay_unknown():
     """Only equality makes a mask of groups."""
     with pytest.raises(UnsupportedError, match=r"this constant of shape s32\[12\]\S* is left out"):

@@ -65,6 +65,13 @@ def test_compiling_grows_with_the_program(kind, schedule):
 
 
 @pytest.mark.slow
+def test_loops_in_loops_are_compiled_however_deep_they_are():
+    """Each asks what those inside it change; Python's stack ended at five hundred."""
+    result = tpusim.simulate(parse(PROGRAMS["loops"].text(600)), "v5e", schedule="compiled")
+    assert max(record.count for record in result.timeline.records) == 2**600
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_garbage_of_others")
 @pytest.mark.parametrize("made", ["real(z)", "add(p, p)"])
 def test_compiling_grows_with_one_kernel(made):

@@ -67,9 +67,10 @@ def test_a_counter_may_go_through_steps_of_any_number(how, trips):
         assert [step.trips for step in program.every_step if isinstance(step, Loop)] == [expected]
 
 
-def test_fusions_in_each_other_are_tiled_anew_however_deep_they_are():
+@pytest.mark.parametrize("text", [ways.counted(2000, "fusion"), ways.fused(2000)], ids=["counter", "argument"])
+def test_fusions_in_each_other_are_tiled_anew_however_deep_they_are(text):
     """Python's stack would end at a thousand."""
-    assert tpusim.simulate(parse(ways.counted(2000, "fusion")), "v5e", schedule="retiled").timeline.total_ps
+    assert tpusim.simulate(parse(text), "v5e", schedule="retiled").timeline.total_ps
 
 
 def test_calls_beside_the_core_multiply_to_a_bound():

@@ -168,6 +168,15 @@ def counted(length: int, how: str) -> str:
     return _module(*texts, _entry(*_FROM_ZERO, f"w = {BOTH} while(t), condition=less, body=body"))
 
 
+def fused(length: int) -> str:
+    """Fusions in each other of an argument, which the innermost takes."""
+    first = f"x = {ARRAY} parameter(0)"
+    texts = [_computation("f_0", first, f"r = {ARRAY} add(x, x)")]
+    for at in range(1, length):
+        texts.append(_computation(f"f_{at}", first, f"r = {ARRAY} fusion(x), kind=kLoop, calls=f_{at - 1}"))
+    return _module(*texts, _entry(f"r = {ARRAY} fusion(x), kind=kLoop, calls=f_{length - 1}"))
+
+
 def overlapped(trips: int) -> str:
     """A call beside the core that goes through large arrays again and again, and on the core, later, the same."""
     large = "f32[2048,1024]{1,0:T(8,128)}"

@@ -38,22 +38,24 @@ def guess_left_out(module: Module, computation: Computation, constant: Instructi
 
 def _group_counts(module: Module, computation: Computation, name: str) -> Iterator[int]:
     """Yield how many numbers a value is compared with wherever it is used, for equality, once spread over a kernel."""
-    for user in computation.instructions:
-        if name not in user.operands:
-            continue
-        if user.opcode in _PASSED_ON:
-            yield from _group_counts(module, computation, user.name)
-        elif user.opcode == "fusion":
-            called = module[user.called_computations[0]]
-            yield from _group_counts(module, called, called.parameters[user.operands.index(name)].name)
-        elif user.opcode == "broadcast":
-            yield from _compared_with(computation, user.name)
+    # A stack of our own: what it is passed on through may be longer than Python recurses.
+    todo = [(computation, name)]
+    while todo:
+        home, value = todo.pop()
+        for user, number in home.users.get(value, ()):
+            if user.opcode in _PASSED_ON:
+                todo.append((home, user.name))
+            elif user.opcode == "fusion":
+                called = module[user.called_computations[0]]
+                todo.append((called, called.parameters[number].name))
+            elif user.opcode == "broadcast":
+                yield from _compared_with(home, user.name)
 
 
 def _compared_with(computation: Computation, name: str) -> Iterator[int]:
     """Yield the length of the iota of each comparison for equality that an array takes part in."""
-    for user in computation.instructions:
-        if name in user.operands and user.opcode == "compare" and user.attributes.get("direction") == "EQ":
+    for user, _ in computation.users.get(name, ()):
+        if user.opcode == "compare" and user.attributes.get("direction") == "EQ":
             for other in computation.operands_of(user):
                 if other.opcode == "iota" and isinstance(other.shape, ArrayShape):
                     yield other.shape.dimensions[other.attributes["iota_dimension"]]

@@ -104,8 +104,11 @@ def _maker(node: Node) -> Node:
 
 
 def _has_product(draft: Draft, nodes: Iterable[Node]) -> bool:
-    return any(
-        node.opcode in PRODUCTS
-        or (node.opcode == "fusion" and _has_product(draft, draft.graphs[node.attributes["calls"]].order()))
-        for node in nodes
-    )
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if node.opcode in PRODUCTS:
+            return True
+        if node.opcode == "fusion":
+            todo += draft.graphs[node.attributes["calls"]].order()
+    return False

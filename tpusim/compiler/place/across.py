@@ -56,26 +56,32 @@ def argument_across_programs(draft: Draft, target: Target, lives: Lives) -> Fetc
 
 def _takes_whole(draft: Draft, user: Node, argument: Node) -> bool:
     """Return whether a node, or what it fuses, takes an argument only where all of it is to be at hand."""
+    if user.opcode != "fusion":
+        return _needs_all(user, argument)
+    todo = [(user, argument)]
+    while todo:
+        taker, taken = todo.pop()
+        arrays = [taker]
+        if taker.opcode == "fusion":
+            parameters = draft.graphs[taker.attributes["calls"]].parameters
+            arrays = [own for own, operand in zip(parameters, taker.operands, strict=True) if operand is taken]
+        elif taker.opcode not in SAME_NUMBERS:
+            # A layer that a kernel cuts out of a stack comes in alone.
+            if taker.opcode == "dynamic-slice" or not _needs_all(taker, taken):
+                return False
+            continue
+        if any(array is array.graph.root or not array.users for array in arrays):
+            return False
+        todo += [(other, array) for array in arrays for other in array.users]
+    return True
+
+
+def _needs_all(user: Node, argument: Node) -> bool:
+    """Return whether a node that is no kernel of several takes an argument as a whole."""
     if user.opcode == "ragged-dot":
         # Rows are those of one group after the other, and come in with them.
         return user.operands[1] is argument and user.operands[0] is not argument
     if user.opcode in PRODUCTS:
         # Products channel by channel are the vector unit's.
         return bool(user.attributes.get("feature_group_count", 1) == 1)
-    if user.opcode in INDEXED - IN_PLACE:
-        return user.operands[0] is argument and argument not in user.operands[1:]
-    if user.opcode != "fusion":
-        return False
-    inner = draft.graphs[user.attributes["calls"]]
-    todo = [own for own, operand in zip(inner.parameters, user.operands, strict=True) if operand is argument]
-    while todo:
-        node = todo.pop()
-        if node is inner.root or not node.users:
-            return False
-        for taker in node.users:
-            if taker.opcode in SAME_NUMBERS:
-                todo.append(taker)
-            # A layer that a kernel cuts out of a stack comes in alone.
-            elif taker.opcode == "dynamic-slice" or not _takes_whole(draft, taker, node):
-                return False
-    return True
+    return user.opcode in INDEXED - IN_PLACE and user.operands[0] is argument and argument not in user.operands[1:]
