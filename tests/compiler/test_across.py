@@ -91,6 +91,13 @@ def fetched(body, aliases="", chip="v5e"):
             [],
             id="nothing of products channel by channel",
         ),
+        pytest.param(
+            """  x = bf16[1024,32,256] parameter(0)  w = bf16[256,512] parameter(1)
+              t = bf16[32,1024,256] transpose(x), dimensions={1,0,2}
+              ROOT y = bf16[32,1024,512] dot(t, w), lhs_contracting_dims={2}, rhs_contracting_dims={0} """,
+            ["w"],
+            id="not what a product turns",
+        ),
     ],
 )
 def test_what_products_and_gathers_take_is_fetched(body, expected):

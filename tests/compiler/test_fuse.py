@@ -785,3 +785,44 @@ ENTRY main {
 def test_what_a_product_takes_in_a_byte_is_computed_before_it(text, kernels):
     """As layers of bytes are compiled for v5e: what lies in memory is converted, and bytes are computed, on the way."""
     assert [i.opcode for i in compiled(text).entry.instructions].count("fusion") == kernels
+
+
+LAYERS = """HloModule turned
+
+ENTRY main {
+  x = bf16[1024,32,256] parameter(0)
+  a = bf16[256,512] parameter(1)
+  b = bf16[512,256] parameter(2)
+  n = bf16[1024,32,256] negate(x)
+  t = bf16[32,1024,256] transpose(TAKEN), dimensions={1,0,2}
+  h = bf16[32,1024,512] dot(t, a), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  g = bf16[32,1024,512] tanh(h)
+  y = bf16[32,1024,256] dot(g, b), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  ROOT out = RESULT
+}
+"""
+UNTURNED = LAYERS.replace("[1024,32,", "[32,1024,").replace("dimensions={1,0,2}", "dimensions={0,1,2}")
+
+
+@pytest.mark.parametrize(
+    ("text", "taken", "result", "kernels"),
+    [
+        (LAYERS, "x", "bf16[32,1024,512] tanh(h)", 1),
+        (LAYERS, "n", "bf16[32,1024,512] tanh(h)", 2),
+        (LAYERS, "x", "bf16[32,1024,256] tanh(y)", 2),
+        (LAYERS, "n", "bf16[32,1024,256] tanh(y)", 3),
+        (UNTURNED, "n", "bf16[32,1024,512] tanh(h)", 1),
+        (UNTURNED, "n", "bf16[32,1024,256] tanh(y)", 1),
+    ],
+)
+def test_a_product_that_turns_its_rows_reads_them_and_is_in_no_kernel_of_two(text, taken, result, kernels):
+    """As libtpu 0.0.52 compiles these six for v5e."""
+    entry = compiled(text.replace("TAKEN", taken).replace("RESULT", result)).entry
+    assert len([i for i in entry.instructions if i.opcode in ("fusion", "negate")]) == kernels
+
+
+def test_bytes_are_made_wider_by_a_product_that_turns_them():
+    """As libtpu 0.0.52 compiles it for v5e."""
+    text = LAYERS.replace("x = bf16", "x = s8").replace("negate(x)", "convert(x)")
+    entry = compiled(text.replace("TAKEN", "n").replace("RESULT", "bf16[32,1024,512] tanh(h)")).entry
+    assert [i.opcode for i in entry.instructions].count("fusion") == 1

@@ -151,11 +151,21 @@ def order_of_dot(sizes, contracted, turned):
         ((113, 120), (2, 1, 0)),
         ((120, 136), (2, 1, 0)),
         ((640, 384), (2, 1, 0)),
+        ((128, 24), (2, 0, 1)),
+        ((136, 16), (2, 1, 0)),
+        ((160, 32), (2, 1, 0)),
+        ((96, 24), (2, 1, 0)),
+        ((256, 32, 8), (3, 0, 2, 1)),
+        ((32, 256, 8), (3, 1, 2, 0)),
+        ((512, 2, 16), (3, 0, 2, 1)),
+        ((64, 24, 24), (3, 2, 1, 0)),
+        ((80, 8, 16), (3, 2, 1, 0)),
+        ((2, 16, 56, 24), (4, 3, 2, 1, 0)),
     ],
 )
 def test_one_dimension_of_the_rows_lies_in_tiles(rows, order):
     """As libtpu 0.0.52 has it for v5e, v5p and v6e, of equal ones the more minor one."""
-    assert order_of_dot([(*rows, 256), (256, 512)], (2, 0), (0, 1, 2)) == order
+    assert order_of_dot([(*rows, 256), (256, 512)], (len(rows), 0), range(len(order))) == order
 
 
 @pytest.mark.parametrize(

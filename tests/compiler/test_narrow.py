@@ -226,35 +226,35 @@ def test_no_bit_of_a_loop_changes(result):
     same(*(compile_module(module, target, stage) for stage in ("space-to-batch", "narrow")), inputs)
 
 
+LAYERS = """HloModule m
+
+ENTRY e {
+  a = f32[64,512,63] parameter(0)
+  v = f32[63,256] parameter(1)
+  w = f32[256,256] parameter(2)
+  x = f32[512,64,63] transpose(a), dimensions={1,0,2}
+  zero = f32[] constant(0)
+  zeros = f32[512,64,256] broadcast(zero), dimensions={}
+  p0 = f32[512,64,256] dot(x, v), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  m1 = f32[512,64,256] maximum(p0, zeros)
+  p1 = f32[512,64,256] dot(m1, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  m2 = f32[512,64,256] maximum(p1, zeros)
+  p2 = f32[512,64,256] dot(m2, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  m3 = f32[512,64,256] maximum(p2, zeros)
+  p3 = f32[512,64,256] dot(m3, w), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+  n = f32[512,64,256] maximum(p3, zeros)
+  u = f32[256,4] parameter(3)
+  ROOT r = f32[512,64,4] dot(n, u), lhs_contracting_dims={2}, rhs_contracting_dims={0}
+}
+"""
+
+
 def test_layers_on_two_dimensions_stay_in_one_order():
     """The zero of a relu is laid out as each layer is, and no layer is copied for it.
 
     As libtpu 0.0.52 compiles a radiance field for v5e: two layers of it are in one kernel, as they are below.
     """
-    layers = "\n".join(
-        f"  m{n} = f32[512,64,256] maximum({'d' if n == 1 else f'p{n - 1}'}, zeros)\n"
-        f"  p{n} = f32[512,64,256] dot(m{n}, w), lhs_contracting_dims={{2}}, rhs_contracting_dims={{0}}"
-        for n in (1, 2, 3)
-    )
-    module = compiled(
-        f"""HloModule m
-
-ENTRY e {{
-  a = f32[64,512,63] parameter(0)
-  v = f32[63,256] parameter(1)
-  w = f32[256,256] parameter(2)
-  x = f32[512,64,63] transpose(a), dimensions={{1,0,2}}
-  zero = f32[] constant(0)
-  zeros = f32[512,64,256] broadcast(zero), dimensions={{}}
-  d = f32[512,64,256] dot(x, v), lhs_contracting_dims={{2}}, rhs_contracting_dims={{0}}
-{layers}
-  n = f32[512,64,256] maximum(p3, zeros)
-  u = f32[256,4] parameter(3)
-  ROOT r = f32[512,64,4] dot(n, u), lhs_contracting_dims={{2}}, rhs_contracting_dims={{0}}
-}}
-""",
-        narrows=True,
-    )
+    module = compiled(LAYERS, narrows=True)
     copied = {i.shape.dimensions for computation in module.computations for i in computation if i.opcode == "copy"}
     assert (512, 64, 256) not in copied
     kernels = [module[i.attributes["calls"]] for i in module.entry if i.opcode == "fusion"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tpusim.compiler.fuse.group import LOOPS_OVER, Group
-from tpusim.compiler.fuse.moved import takes_moved, turns_registers
+from tpusim.compiler.fuse.moved import takes_moved, turns_registers, turns_rows
 from tpusim.compiler.host.moves import is_on_host
 from tpusim.compiler.softmax.rows import goes_along_lanes, has_long_rows, has_much_to_compute, is_row_window
 from tpusim.draft import Node
@@ -168,6 +168,10 @@ def _why_read(node: Node, users: Sequence[Node], group: Group) -> str:
         return "rows are scattered from memory"
     if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users) and not turns_registers(node):
         return "a product takes what lies as it wants it"
+    if any(
+        turns_rows(user, one) for user in users for one in user.operands if one.source is node and _is_computed(node)
+    ):
+        return "a product turns its rows, and reads them from memory for that"
     if _is_computed_in_few_bits(node) and _goes_into_product(node, group):
         return "a product takes in few bits what was computed in more, and reads it"
     # What is moved to other places is not computed on the way.
@@ -175,6 +179,14 @@ def _why_read(node: Node, users: Sequence[Node], group: Group) -> str:
     if any(not _moves_with(node, user) for user in moves) or node.opcode in RESHAPES:
         return "its elements go to other places, and are read from memory for that"
     return ""
+
+
+def _is_computed(node: Node) -> bool:
+    """Return whether a node is more than what makes wider elements of narrow ones in memory."""
+    if node.opcode != "convert":
+        return node.opcode in ELEMENTWISE
+    (operand,) = node.operands
+    return operand.opcode in ELEMENTWISE or operand.array.dtype.bits > node.array.dtype.bits
 
 
 def _is_computed_in_few_bits(node: Node) -> bool:

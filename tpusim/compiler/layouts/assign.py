@@ -372,7 +372,7 @@ def _product(self: _Assignment, node: Node) -> Order:
     node.take(operands)
     wanted, made = self.wanted.get(node), sides[2]
     if node.opcode == "dot":
-        made = result_sides(node, [self.settled(operand) for operand in operands[:2]], self.chip)
+        made = result_sides(node, self.chip)
     return wanted if wanted and made.fit(wanted) else self._product_order(node.array, made)
 
 

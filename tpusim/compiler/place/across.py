@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tpusim.compiler.fuse.moved import turns_rows
 from tpusim.compiler.place.lives import Lives
 from tpusim.compiler.place.room import Room, Stretch
 from tpusim.compiler.target import Target
@@ -82,6 +83,6 @@ def _needs_all(user: Node, argument: Node) -> bool:
         # Rows are those of one group after the other, and come in with them.
         return user.operands[1] is argument and user.operands[0] is not argument
     if user.opcode in PRODUCTS:
-        # Products channel by channel are the vector unit's.
-        return bool(user.attributes.get("feature_group_count", 1) == 1)
+        # Products channel by channel are the vector unit's, and what a product turns comes in as it turns it.
+        return bool(user.attributes.get("feature_group_count", 1) == 1) and not turns_rows(user, argument)
     return user.opcode in INDEXED - IN_PLACE and user.operands[0] is argument and argument not in user.operands[1:]
