@@ -155,6 +155,15 @@ def order_of_dot(sizes, contracted, turned):
         ((136, 16), (2, 1, 0)),
         ((160, 32), (2, 1, 0)),
         ((96, 24), (2, 1, 0)),
+        ((196, 64), (2, 1, 0)),
+        ((64, 196), (2, 1, 0)),
+        ((32, 50), (2, 1, 0)),
+        ((40, 100), (2, 1, 0)),
+        ((72, 50), (2, 0, 1)),
+        ((200, 50), (2, 0, 1)),
+        ((136, 50), (2, 0, 1)),
+        ((200, 113), (2, 1, 0)),
+        ((8, 577), (2, 1, 0)),
         ((256, 32, 8), (3, 0, 2, 1)),
         ((32, 256, 8), (3, 1, 2, 0)),
         ((512, 2, 16), (3, 0, 2, 1)),
@@ -164,7 +173,7 @@ def order_of_dot(sizes, contracted, turned):
     ],
 )
 def test_one_dimension_of_the_rows_lies_in_tiles(rows, order):
-    """As libtpu 0.0.52 has it for v5e, v5p and v6e, of equal ones the more minor one."""
+    """As libtpu 0.0.52 has it for v5e, the first nine of them for v5p and v6e as well."""
     assert order_of_dot([(*rows, 256), (256, 512)], (len(rows), 0), range(len(order))) == order
 
 
