@@ -42,7 +42,7 @@ class Order:
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        # By the body of a loop which of what it carries on is another array, as any copy that comes later is of.
+        # By the body of a loop which of what it carries on is another array than it was given. Only these are copied.
         self._changed: dict[Graph, list[bool]] = {}
         self._find_what_loops_change()
         self._numbers: dict[Graph, dict[Node, float]] = {}

@@ -30,7 +30,7 @@ from tpusim.compiler.layouts.orders import (
     outside_of_tiles,
     with_boundary_layouts,
 )
-from tpusim.compiler.layouts.products import Sides, product_sides, result_sides
+from tpusim.compiler.layouts.products import Sides, product_sides, result_sides, wanted_sides
 from tpusim.compiler.layouts.rows import (
     is_too_large,
     moved_dimensions,
@@ -179,7 +179,7 @@ class _Assignment:
 
     def _wants(self, node: Node) -> Iterable[tuple[Node, Order]]:
         if node.opcode in PLAIN_PRODUCTS:
-            sides = zip(node.operands, product_sides(node), strict=False)
+            sides = zip(node.operands, wanted_sides(node, self.chip), strict=False)
             return [(operand, self._product_order(operand.array, has)) for operand, has in sides if has.minor_pairs]
         if node.opcode == "tuple":
             return self._results(node)
@@ -377,12 +377,14 @@ def _product(self: _Assignment, node: Node) -> Order:
 
 
 def _follow(self: _Assignment, node: Node) -> Order:
-    """The order of the largest operand that has one; the others are brought to it."""
+    """The order of the largest operand that has one, of equal ones a product's; the others are brought to it."""
     alike = [operand for operand in node.operands if _rank(operand) == node.array.rank]
     known = [operand for operand in alike if operand in self.order]
     wanted = self.wanted.get(node)
     if known:
-        largest = max(known, key=lambda operand: operand.array.element_count * operand.array.dtype.bits)
+        largest = max(
+            known, key=lambda one: (one.array.element_count * one.array.dtype.bits, one.opcode in PLAIN_PRODUCTS)
+        )
         order = self.order[largest]
         if wanted and (node in self.firm or any(self.order[operand] == wanted for operand in known)):
             order = wanted

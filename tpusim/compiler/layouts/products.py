@@ -79,6 +79,19 @@ def result_sides(node: Node, chip: Chip) -> Sides:
     return Sides(tuple(one[:1]), tuple(other[:1]), (*one[1:], *other[1:]))
 
 
+def wanted_sides(node: Node, chip: Chip) -> list[Sides]:
+    """Return what operands of a product have where they may lie as it likes: of its rows and columns one in tiles."""
+    sides = product_sides(node)[:2]
+    if node.opcode != "dot":
+        return sides
+    made = result_sides(node, chip)
+    rows, columns = (
+        tuple(taken for d, taken in zip(own, free, strict=True) if d in chosen)
+        for own, free, chosen in zip(_made(node), _free(node), (made.one, made.other), strict=True)
+    )
+    return [side._replace(one=own) for side, own in zip(sides, (rows, columns), strict=True)]
+
+
 def _free(node: Node) -> list[tuple[int, ...]]:
     """Return those dimensions of either operand of a dot that its result has for itself."""
     named = node.attributes
