@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tpusim.compiler.layouts.products import free_dimensions, made_dimensions
 from tpusim.draft import Node
 from tpusim.ir.ops import ELEMENTWISE, HANDED_IN, RESHAPES
 
@@ -44,7 +45,7 @@ def turns_registers(copy: Node) -> bool:
 
 
 def turns_rows(product: Node, operand: Node) -> bool:
-    """Return whether what a product makes of the rows of an operand lies in another order than these.
+    """Return whether what a product makes of the rows of an operand, under whatever name, lies in another order.
 
     Source: 17 products compiled ahead of time for v5e (libtpu 0.0.52), of arguments with two or three dimensions in
     another order than the result's. They read what is computed of an argument, or made narrower, from memory, but for
@@ -52,16 +53,11 @@ def turns_rows(product: Node, operand: Node) -> bool:
     """
     if product.opcode != "dot":
         return False
-    first = len(product.attributes.get("lhs_batch_dims", ()))
-    for side, one in zip(("lhs", "rhs"), product.operands, strict=True):
-        taken = (product.attributes.get(f"{side}_{which}_dims", ()) for which in ("batch", "contracting"))
-        apart = {d for dimensions in taken for d in dimensions}
-        rows = [d for d in range(one.array.rank) if d not in apart]
-        made = range(first, first + len(rows))
-        if one is operand and _outer_first(one, rows) != _outer_first(product, made):
-            return True
-        first += len(rows)
-    return False
+    sides = zip(product.operands, free_dimensions(product), made_dimensions(product), strict=True)
+    return any(
+        one.source is operand.source and _outer_first(one, rows) != _outer_first(product, made)
+        for one, rows, made in sides
+    )
 
 
 _LAID_OUT = HANDED_IN | RESHAPES

@@ -168,7 +168,7 @@ def _why_read(node: Node, users: Sequence[Node], group: Group) -> str:
         return "rows are scattered from memory"
     if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users) and not turns_registers(node):
         return "a product takes what lies as it wants it"
-    if _is_computed(node) and any(turns_rows(user, one) for user in users for one in _names_among(user, node)):
+    if _is_computed(node) and any(turns_rows(user, node) for user in users):
         return "a product turns its rows, and reads them from memory for that"
     if _is_computed_in_few_bits(node) and _goes_into_product(node, group):
         return "a product takes in few bits what was computed in more, and reads it"
@@ -177,11 +177,6 @@ def _why_read(node: Node, users: Sequence[Node], group: Group) -> str:
     if any(not _moves_with(node, user) for user in moves) or node.opcode in RESHAPES:
         return "its elements go to other places, and are read from memory for that"
     return ""
-
-
-def _names_among(user: Node, node: Node) -> list[Node]:
-    """Return the operands of a node that are another one, under whatever name."""
-    return [operand for operand in user.operands if operand.source is node]
 
 
 def _is_computed(node: Node) -> bool:

@@ -49,12 +49,12 @@ def product_sides(node: Node) -> list[Sides]:
         return [Sides((text.index(one),), (text.index(other),)) for text, one, other in texts]
     arrays = [operand.array for operand in node.operands[:2]]
     summed = [node.attributes.get(f"{side}_contracting_dims", ()) for side in ("lhs", "rhs")]
-    free = _free(node)
+    free = free_dimensions(node)
     sides = [
         Sides(_large(array, mine), _large(array, depth))
         for array, mine, depth in zip(arrays, free, summed, strict=True)
     ]
-    rows, columns = _made(node)
+    rows, columns = made_dimensions(node)
     return [*sides, Sides(_large(node.array, rows), _large(node.array, columns))]
 
 
@@ -69,7 +69,7 @@ def result_sides(node: Node, chip: Chip) -> Sides:
     Source: 57 dots compiled ahead of time (libtpu 0.0.52), with two to four dimensions of rows or of columns.
     """
     lanes, sizes = chip.vpu.lanes, node.array.dimensions
-    rows, columns = (_large(node.array, made) for made in _made(node))
+    rows, columns = (_large(node.array, made) for made in made_dimensions(node))
     whole = [d for d in rows[-1:] if sizes[d] % chip.vpu.sublanes == 0]
     sides = [
         sorted(side, key=lambda d: (sizes[d] % lanes > 0, d not in whole, round_up(sizes[d], lanes) / sizes[d], -d))
@@ -87,12 +87,12 @@ def wanted_sides(node: Node, chip: Chip) -> list[Sides]:
     made = result_sides(node, chip)
     rows, columns = (
         tuple(taken for d, taken in zip(own, free, strict=True) if d in chosen)
-        for own, free, chosen in zip(_made(node), _free(node), (made.one, made.other), strict=True)
+        for own, free, chosen in zip(made_dimensions(node), free_dimensions(node), (made.one, made.other), strict=True)
     )
     return [side._replace(one=own) for side, own in zip(sides, (rows, columns), strict=True)]
 
 
-def _free(node: Node) -> list[tuple[int, ...]]:
+def free_dimensions(node: Node) -> list[tuple[int, ...]]:
     """Return those dimensions of either operand of a dot that its result has for itself."""
     named = node.attributes
     gone = [
@@ -102,10 +102,10 @@ def _free(node: Node) -> list[tuple[int, ...]]:
     return [tuple(d for d in range(array.rank) if d not in taken) for array, taken in zip(arrays, gone, strict=True)]
 
 
-def _made(node: Node) -> tuple[range, range]:
+def made_dimensions(node: Node) -> tuple[range, range]:
     """Return the dimensions of a dot's result that are its rows, and those that are its columns."""
     batch = len(node.attributes.get("lhs_batch_dims", ()))
-    rows = range(batch, batch + len(_free(node)[0]))
+    rows = range(batch, batch + len(free_dimensions(node)[0]))
     return rows, range(rows.stop, node.array.rank)
 
 
