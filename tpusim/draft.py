@@ -12,7 +12,7 @@ from tpusim.ir.attributes import ComputationName, Window
 from tpusim.ir.module import Computation, Instruction, Literal, Module, called_in
 from tpusim.ir.ops import CONTROL_FLOW, HAS_EFFECTS, VIEWS, may_call
 from tpusim.shapes.dtype import DType
-from tpusim.shapes.shape import ArrayShape, Shape, leaves
+from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves
 
 
 class Node:
@@ -71,16 +71,23 @@ class Node:
     @property
     def is_dynamic(self) -> bool:
         """Whether it, or what it takes, has sizes that are known at run time only."""
-        return any(any(leaf.dynamic) for one in (self, *self.operands) for leaf in leaves(one.shape))
+        # Of a tuple an element is all that is taken.
+        taken = [self] if self.opcode == "get-tuple-element" else [self, *self.operands]
+        return any(any(leaf.dynamic) for one in taken for leaf in leaves(one.shape))
 
     @property
     def called(self) -> tuple[str, ...]:
         """The names of the computations that it calls or applies."""
         return called_in(self.attributes)
 
-    def takers(self, at: int) -> list[Node]:
-        """Return the users that get one element of a tuple: those that take it out, and those that take all of it."""
-        return [user for user in self.users if user.opcode != "get-tuple-element" or user.attributes["index"] == at]
+    def takers(self) -> list[list[Node]]:
+        """Return by element of its tuple the users that get it: those that take it out, and those that take all."""
+        assert isinstance(self.shape, TupleShape), self
+        found: list[list[Node]] = [[] for _ in self.shape.elements]
+        for user in self.users:
+            for taken in [found[user.attributes["index"]]] if user.opcode == "get-tuple-element" else found:
+                taken.append(user)
+        return found
 
     def take(self, operands: Iterable[Node]) -> None:
         """Make these its operands, in place of those that it has."""

@@ -9,6 +9,7 @@ from tests.compiler.programs import LESS, SUM, compiled
 from tpusim.compiler.fuse.group import Spans
 from tpusim.pipeline.stages import execute
 from tpusim.semantics.contents import contents
+from tpusim.shapes.shape import leaves
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -141,6 +142,40 @@ def test_a_kernel_leaves_a_hundred_results(results, kernels):
         for n in range(2, results + 2)
     )
     assert contents(compiled(program(body))).kernels == kernels
+
+
+def in_a_row(opcode: str, count: int, arguments: int, *, left: bool) -> str:
+    """Return operations, each of the one before it and the next of some arguments; all are left, or the last one."""
+    lines = [f"x{n} = f32[64,128] parameter({n})" for n in range(arguments)]
+    lines += [f"y{n} = f32[64,128] {opcode}({f'y{n - 1}' if n else 'x0'}, x{n % arguments})" for n in range(count)]
+    results = [f"y{n}" for n in (range(count) if left else [count - 1])]
+    lines.append(f"ROOT r = ({', '.join(['f32[64,128]'] * len(results))}) tuple({', '.join(results)})")
+    return "HloModule m\n\nENTRY e {\n  " + "\n  ".join(lines) + "\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "kernels"),
+    [
+        (in_a_row("add", 150, 150, left=True), [(50, 50), (51, 50), (51, 50)]),
+        (in_a_row("add", 250, 250, left=False), [(50, 1), (101, 1), (101, 1)]),
+        (in_a_row("multiply", 300, 1, left=True), [(1, 100), (2, 100), (2, 100)]),
+    ],
+)
+def test_a_kernel_reads_and_leaves_a_hundred_arrays(program, kernels):
+    """The arrays that each kernel reads and leaves, as libtpu 0.0.52 has them for v5e."""
+    made = [one for one in compiled(program).entry.instructions if one.opcode == "fusion"]
+    assert [(len(one.operands), len(leaves(one.shape))) for one in made] == kernels
+
+
+def test_numbers_that_a_kernel_takes_are_no_arrays():
+    """The scalar core has them: of 120 arrays scaled by a number each libtpu makes one kernel that takes 120."""
+    lines = [f"n{n} = f32[] parameter({n + 1})" for n in range(120)]
+    for n in range(120):
+        lines.append(f"b{n} = f32[64,128] broadcast(n{n}), dimensions={{}}")
+        lines.append(f"y{n} = f32[64,128] multiply({f'y{n - 1}' if n else 'x'}, b{n})")
+    text = "HloModule m\n\nENTRY e {\n  x = f32[64,128] parameter(0)\n  " + "\n  ".join(lines)
+    module = compiled(f"{text}\n  ROOT r = f32[64,128] negate(y119)\n}}\n")
+    assert contents(module).kernels == 1
 
 
 def test_what_only_its_kernel_uses_is_not_left():

@@ -62,8 +62,9 @@ def is_unwritten(made: Node | Instruction) -> bool:
 def _filled(draft: Draft, loop: Node) -> dict[int, Node]:
     """Return which parts of a loop's tuple its body may fill, each with where it writes."""
     body, condition = (draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
-    unseen = (at for at in _stacks(body, loop.operands[0]) if not condition.parameters[0].takers(at))
-    places = {at: _place_written(body, at) for at in unseen}
+    inside, asked = body.parameters[0].takers(), condition.parameters[0].takers()
+    unseen = (at for at in _stacks(body, loop.operands[0]) if not asked[at])
+    places = {at: _place_written(body, at, inside[at]) for at in unseen}
     return {at: place for at, place in places.items() if place is not None}
 
 
@@ -79,12 +80,14 @@ def _stacks(body: Graph, first: Node) -> list[int]:
     ]
 
 
-def _place_written(body: Graph, at: int) -> Node | None:
-    """Return where a body writes in the first dimension of a part that it carries, if it does no more with it."""
+def _place_written(body: Graph, at: int, inside: list[Node]) -> Node | None:
+    """Return where a body writes in the first dimension of a part that it carries, if it does no more with it.
+
+    ``inside`` are those that get that part in the body.
+    """
     update = body.root.operands[at]
     stack, part, *places = update.operands
-    is_carried = stack.opcode == "get-tuple-element" and body.parameters[0].takers(at) == [stack]
-    if not is_carried or list(stack.users) != [update]:
+    if stack.opcode != "get-tuple-element" or inside != [stack] or list(stack.users) != [update]:
         return None
     if list(update.users) != [body.root] or body.root.operands.count(update) > 1 or stack is part:
         return None

@@ -67,11 +67,11 @@ def _sum_before(draft: Draft, graph: Graph, loop: Node) -> None:
     (state,) = loop.operands
     if loop is graph.root or "tuple" not in {state.opcode} & {body.root.opcode}:
         return
+    inside, behind, asked = (one.takers() for one in (body.parameters[0], loop, condition.parameters[0]))
     for at, element in enumerate(body.root.operands):
         summed = next((user for user in element.users if user.opcode == "all-reduce"), None)
         # Whatever else takes it would get the sum.
-        others = [*condition.parameters[0].takers(at), *loop.takers(at)]
-        if summed is None or others or not _is_only_summed(body, at, summed):
+        if summed is None or behind[at] or asked[at] or not _is_only_summed(body, inside[at], element, summed):
             continue
         state = graph.own(state, loop)
         before = graph.clone(summed, [state.operands[at]])
@@ -80,10 +80,12 @@ def _sum_before(draft: Draft, graph: Graph, loop: Node) -> None:
         _forget(body, summed)
 
 
-def _is_only_summed(body: Graph, at: int, summed: Node) -> bool:
-    """Return whether a body passes a part of its tuple on as it is, and otherwise has its sum alone."""
-    element = body.root.operands[at]
-    is_given = element.opcode == "get-tuple-element" and body.parameters[0].takers(at) == [element]
+def _is_only_summed(body: Graph, inside: list[Node], element: Node, summed: Node) -> bool:
+    """Return whether a body passes a part of its tuple on as it is, and otherwise has its sum alone.
+
+    ``inside`` are those that get that part in the body.
+    """
+    is_given = element.opcode == "get-tuple-element" and inside == [element]
     is_summed = summed.operands == [element] and set(element.users) == {summed, body.root}
     # What a program wants behind others in the loop stays there.
     return is_given and is_summed and body.root.operands.count(element) == 1 and BEFORE not in summed.attributes

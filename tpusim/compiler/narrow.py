@@ -67,12 +67,12 @@ def _wide_places(node: Node) -> list[Place]:
     return [(node, _ALL)] if _is_wide(node.shape) else []
 
 
-def _moved(node: Node) -> list[int]:
+def _moved(node: Node) -> Sequence[int]:
     """Return the numbers of the operands that a node only moves or chooses from."""
     if node.opcode == "concatenate":
-        return list(range(len(node.operands)))
+        return range(len(node.operands))
     # Collectives of several arrays give a tuple.
-    return list(_MOVES.get(node.opcode, ())) if isinstance(node.shape, ArrayShape) else []
+    return _MOVES.get(node.opcode, ()) if isinstance(node.shape, ArrayShape) else ()
 
 
 class _Uses:
@@ -143,9 +143,12 @@ class _Uses:
             self._join(node, *body.parameters, *condition.parameters)
 
     def _enter(self, node: Node) -> None:
-        for at, operand in enumerate(node.operands):
-            for place in _wide_places(operand):
-                self._enter_use(place, node, at)
+        if node.opcode == "get-tuple-element" and _is_wide(node.shape):
+            self._goes((node.operands[0], node.attributes["index"]), (node, _ALL))
+        elif node.opcode != "get-tuple-element":
+            for at, operand in enumerate(node.operands):
+                for place in _wide_places(operand):
+                    self._enter_use(place, node, at)
         if node.opcode in CONTROL_FLOW:
             for state, value, _ in _handed_over(self._draft, node):
                 if isinstance(state.shape, ArrayShape):
@@ -157,10 +160,7 @@ class _Uses:
     def _enter_use(self, place: Place, user: Node, at: int) -> None:
         _, element = place
         if element != _ALL:
-            if user.opcode == "get-tuple-element":
-                if user.attributes["index"] == element:
-                    self._goes(place, (user, _ALL))
-            elif user.opcode not in CONTROL_FLOW:
+            if user.opcode not in CONTROL_FLOW:
                 self._wide.append(place)
         elif _rounds(user):
             self._rounded.append(place)

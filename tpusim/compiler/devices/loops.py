@@ -31,27 +31,29 @@ def _sum_behind(draft: Draft, graph: Graph, loop: Node) -> None:
     body, condition = (draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
     if loop.operands[0].opcode != "tuple" or body.root.opcode != "tuple":
         return
-    for at in range(len(body.root.operands)):
-        takers = loop.takers(at)
+    inside, asked = body.parameters[0].takers(), condition.parameters[0].takers()
+    for at, takers in enumerate(loop.takers()):
         are_known = takers and all(taker.opcode == "get-tuple-element" for taker in takers)
-        if not are_known or condition.parameters[0].takers(at):
+        if not are_known or asked[at]:
             continue
-        summed = _added_up(body, at)
+        summed = _added_up(body, at, inside[at])
         if summed is not None and sole_opcode(draft.graphs, summed.attributes["to_apply"]) == "add":
-            _move(graph, loop, at, summed)
+            _move(graph, loop, at, takers, summed)
             body.replace(summed, summed.operands[0])
             body.forget([summed])
             summed.take([])
 
 
-def _added_up(body: Graph, at: int) -> Node | None:
-    """Return the sum over devices that a body adds to one element of its tuple, of which it does nothing else."""
+def _added_up(body: Graph, at: int, inside: list[Node]) -> Node | None:
+    """Return the sum over devices that a body adds to one element of its tuple, of which it does nothing else.
+
+    ``inside`` are those that get that element in the body.
+    """
     added = body.root.operands[at]
     if added.opcode != "add" or list(added.users) != [body.root] or body.root.operands.count(added) > 1:
         return None
     for before, other in (added.operands, reversed(added.operands)):
-        is_alone = body.parameters[0].takers(at) == [before] and list(before.users) == [added]
-        if body.is_element(before) and is_alone:
+        if body.is_element(before) and inside == [before] and list(before.users) == [added]:
             return _summed(body, other, added)
     return None
 
@@ -81,9 +83,9 @@ def _is_float(node: Node) -> bool:
     return node.array.dtype.is_float
 
 
-def _move(graph: Graph, loop: Node, at: int, summed: Node) -> None:
+def _move(graph: Graph, loop: Node, at: int, takers: list[Node], summed: Node) -> None:
     """Sum an element of a loop's result over devices; what the loop begins from is added to it behind that."""
-    state, takers = graph.own(loop.operands[0], loop), loop.takers(at)
+    state = graph.own(loop.operands[0], loop)
     start, shape = state.operands[at], takers[0].array
     element = graph.add("get-tuple-element", shape, [loop], {"index": at}, like=takers[0])
     attributes = dict(summed.attributes)

@@ -35,6 +35,9 @@ _TOO_LONG = "its rows are too long for the kernel of a product"
 LOOPS = ELEMENTWISE - {"map"} | {"reduce"}
 """Kernels that end with one of these go through the elements of what they read."""
 
+MADE_AGAIN = FUSES_INTO_USERS - EXPENSIVE - RESHAPES - SLICES
+"""What is cheap to make again in each kernel that uses it, of all that those read."""
+
 _FEW_BITS = 8
 """Of elements of a product that are computed as wider ones before it."""
 
@@ -131,11 +134,10 @@ def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
 
     ``pairs`` are products that may be made in the kernel of another one, with that one: see ``pairs``.
     """
-    if node.opcode not in FUSES_INTO_USERS:
-        return f"a {node.opcode} ends its kernel"
-    # In programs compiled ahead of time 72 of 72 such pads are kernels, and of 486 others 29.
-    if node.opcode == "pad" and not puts_edges_on(node):
-        return "it puts its elements apart, which a kernel does by itself"
+    if why := _why_alone(node):
+        return why
+    if not group.has_room_for(node):
+        return "its kernel would read and leave too many arrays"
     users = _users_behind_bitcasts(node, group)
     # An update in place leaves its target where it is, and is made before the target changes if it is made of it.
     updates = [user for user in users if user.opcode == "dynamic-update-slice"]
@@ -159,6 +161,16 @@ def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
         all(user.opcode in KEEPS_TILES for user in users) and is_row_window(node)
     ):
         return "its windows reach over more than a row"
+    return ""
+
+
+def _why_alone(node: Node) -> str:
+    """Return why a node is made in no kernel that uses it; empty if it may be."""
+    if node.opcode not in FUSES_INTO_USERS:
+        return f"a {node.opcode} ends its kernel"
+    # In programs compiled ahead of time 72 of 72 such pads are kernels, and of 486 others 29.
+    if node.opcode == "pad" and not puts_edges_on(node):
+        return "it puts its elements apart, which a kernel does by itself"
     return ""
 
 
@@ -362,8 +374,7 @@ def read_bytes(nodes: Iterable[Node]) -> dict[Node, int]:
             found[node] = whole
             continue
         n_bytes = sum(min(physical_bytes(o.shape), found[o]) for o in node.operands if not o.is_small)
-        can_join = node.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES
-        found[node] = n_bytes if can_join else max(n_bytes, whole)
+        found[node] = n_bytes if node.opcode in MADE_AGAIN else max(n_bytes, whole)
     return found
 
 
@@ -379,5 +390,5 @@ def _elements_read(operand: Node, found: dict[Node, int]) -> int:
     """Return the elements of what is read for an operand, or of the operand, if it is not made again."""
     if operand.is_small or not isinstance(operand.shape, ArrayShape):
         return 0
-    is_made = operand.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES - SLICES
+    is_made = operand.opcode in MADE_AGAIN
     return found[operand] if is_made else operand.array.element_count

@@ -20,6 +20,7 @@ from tpusim.compiler.fuse.group import Group, Spans, elements_of
 from tpusim.compiler.fuse.pairs import paired
 from tpusim.compiler.fuse.rules import (
     LOOPS,
+    MADE_AGAIN,
     computed_type,
     goes_along,
     has_product,
@@ -46,7 +47,6 @@ from tpusim.ir.ops import (
     ELEMENTWISE,
     ENDS_KERNELS,
     EXPENSIVE,
-    FUSES_INTO_USERS,
     KEEPS_TILES,
     LAID_OUT_FREELY,
     PRODUCTS,
@@ -59,9 +59,6 @@ from tpusim.semantics.marks import with_apart
 from tpusim.shapes.address import padded_element_count, physical_bytes
 from tpusim.shapes.dtype import DType
 from tpusim.shapes.shape import TupleShape
-
-_MOST_RESULTS = 101
-"""The most arrays that one kernel makes. Source: 120 products of one array, compiled ahead of time (libtpu 0.0.52)."""
 
 _MOST_AGAIN = 100
 """The most operations by which what reads an array is made again. Source: chains of 1 to 128 compiled ahead of time."""
@@ -201,7 +198,7 @@ class _Fusion:
                 done += words_computed(made.opcode, made.attributes, made.shape, [one.shape for one in made.operands])
             for operand in (one for one in made.operands if one not in seen):
                 seen.add(operand)
-                if operand.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES - SLICES:
+                if operand.opcode in MADE_AGAIN:
                     todo.append(operand)
                 else:
                     n_read += not operand.is_small and operand.array.element_count >= elements
@@ -228,7 +225,7 @@ class _Fusion:
             cost = operation_cost(chip, made.opcode, made.attributes, made.shape, [one.shape for one in made.operands])
             found += (cost or {}).get("vector", 0.0) * padded_element_count(made.array) * rate
             for operand in made.operands:
-                if operand not in seen and operand.opcode in FUSES_INTO_USERS - EXPENSIVE - RESHAPES - SLICES:
+                if operand not in seen and operand.opcode in MADE_AGAIN:
                     seen.add(operand)
                     todo.append(operand)
         return found
@@ -242,7 +239,9 @@ class _Fusion:
 
     def _can_leave(self, node: Node, group: Group, groups: Sequence[Group]) -> bool:
         """Return whether a node may be one more output of a kernel that uses it."""
-        if refusal(node, group, self.pairs) or elements_of(node) != group.space or group.product is not None:
+        if refusal(node, group, self.pairs) or not group.has_room_for(node, is_result=True):
+            return False
+        if elements_of(node) != group.space or group.product is not None:
             return False
         if node.opcode in REARRANGES - {"copy"} or any(reduces_partly(made) for made in group.outputs):
             return False
@@ -372,7 +371,7 @@ class _Fusion:
             first = firsts.setdefault(key, group)
             if first is group:
                 continue
-            if len(first.outputs) + len(group.outputs) > _MOST_RESULTS:
+            if not first.has_room_beside(group):
                 firsts[key] = group
             elif self._are_alike(first, group, node):
                 self._merge(first, group)
@@ -404,12 +403,7 @@ class _Fusion:
         return group.product is None and not self._reaches([group], first) and not self._reaches(others, group)
 
     def _merge(self, first: Group, other: Group) -> None:
-        first.nodes.update(other.nodes)
-        first.reads |= other.reads
-        first.targets |= other.targets
-        first.outputs.update(other.outputs)
-        first.number = max(first.number, other.number)
-        first.earliest = min(first.earliest, other.earliest)
+        first.merge(other)
         self.spans.add(first.earliest, first.number)
         self.followers[first] = (self._after(first) | self._after(other)) - {first, other}
         self.merged[other] = first

@@ -109,7 +109,7 @@ def _pushed_over_barrier(graph: Graph, node: Node, element: Node) -> bool:
     barrier, at = element.operands[0], element.attributes["index"]
     if barrier.opcode != "opt-barrier" or barrier.operands[0].opcode != "tuple":
         return False
-    if list(element.users) != [node] or barrier.takers(at) != [element]:
+    if list(element.users) != [node] or barrier.takers()[at] != [element]:
         return False
     whole = graph.own(barrier.operands[0], barrier)
     whole.take([_move(graph, one, TO_DEVICE) if number == at else one for number, one in enumerate(whole.operands)])

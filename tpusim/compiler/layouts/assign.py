@@ -251,10 +251,10 @@ class _Assignment:
         for at, along in rows.taken.items():
             array, handed = state.operands[at].array, self.settled(state.operands[at])
             found[at] = order_of_taken(handed, array, along, self.chip, inside=inside, fills=fills)
+        takers = [user.takers() for user in state.users if user.opcode == "while"]
         for at, along in rows.written.items():
             array = state.operands[at].array
-            loops = (user for user in state.users if user.opcode == "while")
-            behind = (self.wanted.get(taker) for loop in loops for taker in loop.takers(at))
+            behind = (self.wanted.get(taker) for each in takers for taker in each[at])
             wanted = next((order for order in behind if order), boundary_order(array, self.chip))
             found[at] = order_of_written(wanted, array, along, self.chip)
         return found

@@ -37,19 +37,23 @@ def rows_of(graph: Graph, loop: Node) -> Rows:
     # Whoever takes all of what it carries takes it in its usual order.
     if loop is graph.root or any(user.opcode != "get-tuple-element" for user in loop.users):
         return rows
-    condition = draft.graphs[loop.attributes["condition"]]
-    for at, given in enumerate(state.operands):
-        if not isinstance(given.shape, ArrayShape) or condition.parameters[0].takers(at):
+    asked = draft.graphs[loop.attributes["condition"]].parameters[0].takers()
+    for at, inside in enumerate(body.parameters[0].takers()):
+        if not isinstance(state.operands[at].shape, ArrayShape) or asked[at]:
             continue
-        for found, along in ((rows.taken, _taken_along(body, at)), (rows.written, _written_along(body, at))):
+        ways = (rows.taken, _taken_along(body, at, inside)), (rows.written, _written_along(body, at, inside))
+        for found, along in ways:
             if along is not None:
                 found[at] = along
     return rows
 
 
-def _taken_along(body: Graph, at: int) -> int | None:
-    """Return the dimension of which a body takes one number, if it does nothing else with a part that it carries."""
-    inside, root = body.parameters[0].takers(at), body.root
+def _taken_along(body: Graph, at: int, inside: list[Node]) -> int | None:
+    """Return the dimension of which a body takes one number, if it does nothing else with a part that it carries.
+
+    ``inside`` are those that get that part in the body.
+    """
+    root = body.root
     if any(taker.opcode != "get-tuple-element" for taker in inside) or root.operands[at] not in inside:
         return None
     if sum(operand in inside for operand in root.operands) > 1:
@@ -59,9 +63,9 @@ def _taken_along(body: Graph, at: int) -> int | None:
     return along.pop() if len(along) == 1 and all(user.opcode == "dynamic-slice" for user in users) else None
 
 
-def _written_along(body: Graph, at: int) -> int | None:
+def _written_along(body: Graph, at: int, inside: list[Node]) -> int | None:
     """Return the dimension of which a body writes one number, if it does nothing else with a part that it carries."""
-    update, inside = body.root.operands[at], body.parameters[0].takers(at)
+    update = body.root.operands[at]
     if update.opcode != "dynamic-update-slice" or inside != update.operands[:1] or list(inside[0].users) != [update]:
         return None
     if list(update.users) != [body.root] or body.root.operands.count(update) > 1:
@@ -119,16 +123,19 @@ def copy_before_loops(draft: Draft) -> None:
     for graph, loop in loops:
         # Pass 1 has given each loop computations of its own.
         if loop is not graph.root and loop.operands[0].opcode == "tuple":
-            for at in range(len(loop.operands[0].operands)):
-                _copy_before(draft, graph, loop, at)
+            body, condition = (draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
+            inside, behind, asked = (one.takers() for one in (body.parameters[0], loop, condition.parameters[0]))
+            for at, takers in enumerate(zip(inside, behind, strict=True)):
+                if not asked[at]:
+                    _copy_before(graph, loop, at, *takers)
 
 
-def _copy_before(draft: Draft, graph: Graph, loop: Node, at: int) -> None:
-    body, condition = (draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
-    inside, behind = body.parameters[0].takers(at), loop.takers(at)
+def _copy_before(graph: Graph, loop: Node, at: int, inside: list[Node], behind: list[Node]) -> None:
+    """Copy before a loop what is taken ``inside`` of it, and ``behind`` it, at a place, if it is only copied."""
+    body, condition = (graph.draft.graphs[loop.attributes[name]] for name in ("body", "condition"))
     are_elements = all(taker.opcode == "get-tuple-element" for taker in (*inside, *behind))
     is_unchanged = body.root.opcode == "tuple" and body.root.operands[at] in inside
-    if not (are_elements and is_unchanged) or condition.parameters[0].takers(at):
+    if not (are_elements and is_unchanged):
         return
     ways = [_way_to_copy(body, user) for taker in inside for user in taker.users if user is not body.root]
     if len({tuple(node.shape for node in way) for way in ways}) != 1 or not ways[0]:
