@@ -35,9 +35,7 @@ CONTRIBUTING.md says which room a new line belongs to. The names below load thei
 
 from __future__ import annotations
 
-from importlib import import_module
-
-# As typing's, which takes some milliseconds to load: an interrupt there would not be quiet yet.
+# As typing's. Nothing is loaded here that takes a while: an interrupt would not be quiet yet.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -161,6 +159,8 @@ def __getattr__(name: str) -> Any:
     """Return a public name from the room that it lives in (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module 'tpusim' has no attribute {name!r}; its public names are {', '.join(__all__)}")
+    from importlib import import_module
+
     # Pictures, exports and models are modules.
     return import_module(f"tpusim.{name}") if _HOMES[name] == "tpusim" else getattr(import_module(_HOMES[name]), name)
 

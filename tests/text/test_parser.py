@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from tests.text.programs import entry, source, text_of
@@ -196,3 +198,11 @@ def test_attributes_may_go_on_on_the_next_line() -> None:
     found = parse_module(source(entry(*lines))).entry
     assert found["n"].metadata.op_name == "x"
     assert found.root_name == "q"
+
+
+def test_what_others_have_frozen_is_not_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python counts it one by one: with millions of objects that took longer than to read ten thousand lines."""
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: pytest.fail("frozen objects are counted"))
+    lines = (f"  y{n + 1} = f32[8,128]{{1,0:T(8,128)}} negate(y{n})" for n in range(10_000))
+    body = "\n".join(("  y0 = f32[8,128]{1,0:T(8,128)} parameter(0)", *lines))
+    assert len(parse_module(source(f"HloModule m\n\nENTRY e {{\n{body}\n}}\n")).entry.instructions) == 10_001

@@ -1,18 +1,22 @@
 """The process of the command line: its standard streams, its signals, and the code that it ends with.
 
-Nothing of the package is loaded before an interrupt is quiet.
+Nothing but what Python has loaded already is loaded before an interrupt is quiet.
 """
 
 from __future__ import annotations
 
+# `signal` would load modules for the names of signals: an interrupt there would not be quiet yet.
+import _signal as signal  # type: ignore[import-not-found]
 import atexit
 import gc
 import os
-import signal
 import sys
-from contextlib import suppress
-from types import FrameType
-from typing import TextIO
+
+# As typing's.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import TextIO
 
 
 def run_process() -> int:
@@ -72,8 +76,14 @@ def _flush(stream: TextIO) -> None:
     try:
         stream.flush()
     except (OSError, ValueError):
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _forget(stream)
+
+
+def _forget(stream: TextIO) -> None:
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):
+        return
 
 
 def _open_streams() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -92,8 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     # Before OSError, of which it is one: a reader that has seen enough (``tpusim run ... | head``) is no failure.
     except BrokenPipeError:
-        # Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

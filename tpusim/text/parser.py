@@ -34,8 +34,8 @@ from tpusim.text.scope import ModuleScope
 from tpusim.text.strings import take_string
 from tpusim.text.tables import take_tables
 
-# Fewer than these are not worth a word with the garbage collector.
-_MANY_OBJECTS = 10_000
+# Of fewer the walk takes less than to ask for what others have frozen, which goes through all of that.
+_MANY_OBJECTS = 200_000
 
 
 def _listed(item: str) -> str:
@@ -87,10 +87,10 @@ def _collector_paused() -> Iterator[None]:
         yield
     finally:
         # A large module outlives all that is young. It becomes old without the walk that would find out.
-        if gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
         if was_enabled:
+            if gc.get_count()[0] > _MANY_OBJECTS and not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 
