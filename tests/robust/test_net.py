@@ -108,6 +108,9 @@ def test_an_interrupt_is_quiet_at_any_moment(tmp_path, after_seconds):
 AT_THE_FIRST_MODULE = """
 import _signal, sys
 
+# Shells have what they run in the background ignore it.
+_signal.signal(_signal.SIGINT, _signal.default_int_handler)
+
 class Interrupts:
     def find_spec(self, name, path, target=None):
         if not name.startswith(("tpusim", "__future__")):
