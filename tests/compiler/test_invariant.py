@@ -255,11 +255,12 @@ def test_a_loop_that_is_handed_a_tuple_carries_more_than_that():
 
 
 def test_what_is_said_of_each_element_goes():
-    """Shardings of five are none of six."""
-    each = ", ".join(["{replicated}"] * 5).replace(" ", "")
-    text = program(TANH, said=f", sharding={{{each}}}")
+    """The origins of five are none of six."""
+    each = ", ".join(f'{{"s" {{{n}}}}}' for n in range(5))
+    text = program(TANH, said=f", origin={{({each})}}")
     after = compiled(text, stop_after="invariant")
-    assert "sharding" not in after.text
+    assert "origin" in text
+    assert "origin" not in after.text
     assert moved(text) == ["tanh"]
 
 

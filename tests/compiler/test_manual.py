@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 import tpusim
+from tests.compiler.programs import compiled
 from tpusim.compiler.passes import compile_module
 from tpusim.compiler.target import Target
 from tpusim.errors import UnsupportedError
@@ -163,6 +164,20 @@ def test_what_arguments_say_of_their_parts_is_enough(function, axis):
 def test_a_program_without_regions_is_left_alone():
     """For one device."""
     assert localised(lambda x: x + x, X).device_count == 1
+
+
+def test_only_arguments_keep_their_shardings():
+    """Of what a pass makes anew, as without dimensions of size 1, they said how another shape is cut up."""
+    said = "sharding={devices=[1,8,1,1]<=[8]}"
+    module = compiled(
+        f"HloModule m, num_partitions=8\n\nENTRY e {{\n  a = f32[1,8,4,128] parameter(0), {said}\n"
+        f"  b = f32[1,8,4,128] negate(a), {said}\n  c = f32[1,8,4,128] tanh(b), {said}\n"
+        f"  d = f32[8,4,128] reshape(c)\n  ROOT r = f32[8,4,128] multiply(d, d)\n}}\n"
+    )
+    assert tpusim.check(module) == []
+    assert [
+        one.opcode for each in module.computations for one in each.instructions if "sharding" in one.attributes
+    ] == ["parameter"]
 
 
 def test_a_program_that_is_cut_up_already_is_left_alone():

@@ -44,8 +44,18 @@ _ADVICE = (
 def localise(draft: Draft, target: Target) -> None:
     """Make a program with manual regions that of one device; leave one for one device, or cut up already, as it is.
 
+    Arguments alone keep their shardings: of what is made anew they would say something else.
+
     Raises UnsupportedError for arrays that devices share and that are computed with outside of regions.
     """
+    _enter_regions(draft, target)
+    for graph in draft.reachable():
+        for node in graph.order():
+            if "sharding" in node.attributes and node not in draft.entry.parameters:
+                node.attributes = {key: value for key, value in node.attributes.items() if key != "sharding"}
+
+
+def _enter_regions(draft: Draft, target: Target) -> None:
     entry = draft.entry
     crossings = [node for node in entry.order() if _target_of(node) in (INWARD, OUTWARD)]
     if crossings:

@@ -6,7 +6,6 @@ Source: XLA, AlgebraicSimplifier and ReshapeMover, by idea.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tpusim.compiler.simplify.table import simplifies
 from tpusim.draft import Graph, Node
@@ -40,11 +39,6 @@ def _places(node: Node) -> dict[int, int]:
     return {d: at for at, d in enumerate(large)}
 
 
-def _said(node: Node) -> dict[str, Any]:
-    """Return the attributes of a node but for what its sharding says of dimensions."""
-    return {key: value for key, value in node.attributes.items() if key != "sharding"}
-
-
 @simplifies("dot")
 def _product(graph: Graph, node: Node) -> Node | None:
     """A product is one of what its operands are without dimensions of size 1.
@@ -53,7 +47,7 @@ def _product(graph: Graph, node: Node) -> Node | None:
     """
     if node.is_dynamic or not any(1 in operand.array.dimensions for operand in node.operands):
         return None
-    named = _said(node)
+    named = dict(node.attributes)
     for side, operand in zip(("lhs", "rhs"), node.operands, strict=True):
         places = _places(operand)
         for key in (f"{side}_batch_dims", f"{side}_contracting_dims"):
@@ -74,7 +68,7 @@ def _combined(graph: Graph, node: Node) -> Node | None:
     if not along:
         return None
     shape = ArrayShape(node.array.dtype, _large(node.array.dimensions))
-    plain = graph.add("reduce", shape, [array, start], _said(node) | {"dimensions": along}, like=node)
+    plain = graph.add("reduce", shape, [array, start], node.attributes | {"dimensions": along}, like=node)
     return graph.add("reshape", node.shape, [plain], like=node)
 
 
@@ -87,7 +81,7 @@ def _transposed(graph: Graph, node: Node) -> Node | None:
     places = _places(operand)
     order = tuple(places[d] for d in node.attributes["dimensions"] if d in places)
     shape = ArrayShape(node.array.dtype, _large(node.array.dimensions))
-    plain = graph.add("transpose", shape, operand.operands, _said(node) | {"dimensions": order}, like=node)
+    plain = graph.add("transpose", shape, operand.operands, node.attributes | {"dimensions": order}, like=node)
     return graph.add("reshape", node.shape, [plain], like=node)
 
 

@@ -66,11 +66,8 @@ def calls_in(graphs: Iterable[Graph]) -> Counter[str]:
 def make_carry(node: Node, shape: TupleShape) -> None:
     """Let a loop, or the parameter of one of its computations, be a tuple of other elements."""
     node.shape = shape
-    node.attributes = {key: value for key, value in node.attributes.items() if key not in _OF_ELEMENTS}
-
-
-_OF_ELEMENTS = frozenset({"origin", "sharding"})
-"""Attributes that say something of each element of a tuple."""
+    # What its elements were in the program says something of each of them.
+    node.attributes = {key: value for key, value in node.attributes.items() if key != "origin"}
 
 
 def _is_taken_apart(graph: Graph, node: Node) -> bool:
