@@ -175,9 +175,8 @@ def test_only_arguments_keep_their_shardings():
         f"  d = f32[8,4,128] reshape(c)\n  ROOT r = f32[8,4,128] multiply(d, d)\n}}\n"
     )
     assert tpusim.check(module) == []
-    assert [
-        one.opcode for each in module.computations for one in each.instructions if "sharding" in one.attributes
-    ] == ["parameter"]
+    made = (one for computation in module.computations for one in computation.instructions)
+    assert [one.opcode for one in made if "sharding" in one.attributes] == ["parameter"]
 
 
 def test_a_program_that_is_cut_up_already_is_left_alone():

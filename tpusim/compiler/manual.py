@@ -49,9 +49,10 @@ def localise(draft: Draft, target: Target) -> None:
     Raises UnsupportedError for arrays that devices share and that are computed with outside of regions.
     """
     _enter_regions(draft, target)
+    arguments = set(draft.entry.parameters)
     for graph in draft.reachable():
         for node in graph.order():
-            if "sharding" in node.attributes and node not in draft.entry.parameters:
+            if "sharding" in node.attributes and node not in arguments:
                 node.attributes = {key: value for key, value in node.attributes.items() if key != "sharding"}
 
 
