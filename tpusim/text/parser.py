@@ -35,7 +35,7 @@ from tpusim.text.strings import take_string
 from tpusim.text.tables import take_tables
 
 # Of fewer the walk takes less than to ask for what others have frozen, which goes through all of that.
-_MANY_OBJECTS = 200_000
+_MANY_OBJECTS = 100_000
 
 
 def _listed(item: str) -> str:
