@@ -143,12 +143,12 @@ class _Uses:
             self._join(node, *body.parameters, *condition.parameters)
 
     def _enter(self, node: Node) -> None:
-        if node.opcode == "get-tuple-element" and _is_wide(node.shape):
-            self._goes((node.operands[0], node.attributes["index"]), (node, _ALL))
-        elif node.opcode != "get-tuple-element":
+        if node.opcode != "get-tuple-element":
             for at, operand in enumerate(node.operands):
                 for place in _wide_places(operand):
                     self._enter_use(place, node, at)
+        elif _is_wide(node.shape):
+            self._goes((node.operands[0], node.attributes["index"]), (node, _ALL))
         if node.opcode in CONTROL_FLOW:
             for state, value, _ in _handed_over(self._draft, node):
                 if isinstance(state.shape, ArrayShape):

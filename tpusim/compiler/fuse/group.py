@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 
 from tpusim.draft import Node
 from tpusim.ir.ops import PRODUCTS
@@ -60,8 +61,7 @@ class Group:
 
     def has_room_beside(self, other: Group) -> bool:
         """Return whether it may make what another kernel makes as well."""
-        read = (self.reads | other.reads) - self.nodes.keys() - other.nodes.keys()
-        n_read = sum(not node.is_small for node in read)
+        n_read = _count_arrays(self.reads | other.reads, self.nodes, other.nodes)
         return n_read + len(self.outputs) + len(other.outputs) <= _MOST_ARRAYS
 
     def _more_to_read(self, node: Node) -> int:
@@ -80,7 +80,7 @@ class Group:
             unused = [each for each in dict.fromkeys(one.operands) if self.nodes.keys().isdisjoint(each.users)]
             self.reads.difference_update(unused)
             todo += [each for each in unused if each in self.nodes and each not in self.outputs]
-        self._count()
+        self.n_read = _count_arrays(self.reads, self.nodes)
         return dropped
 
     def merge(self, other: Group) -> None:
@@ -91,16 +91,18 @@ class Group:
         self.outputs.update(other.outputs)
         self.number = max(self.number, other.number)
         self.earliest = min(self.earliest, other.earliest)
-        self._count()
-
-    def _count(self) -> None:
-        self.n_read = sum(not node.is_small for node in self.reads - self.nodes.keys())
+        self.n_read = _count_arrays(self.reads, self.nodes)
 
     def leave(self, node: Node, number: int) -> None:
         """Let a node of this kernel, which stands at a number, be one of its results."""
         self.outputs[node] = None
         self.earliest = min(self.earliest, number)
         self.made.add(node.opcode)
+
+
+def _count_arrays(read: set[Node], *made: Iterable[Node]) -> int:
+    """Return how many arrays kernels take from others: what the scalar core has is none."""
+    return sum(not node.is_small for node in read.difference(*made))
 
 
 def elements_of(node: Node) -> tuple[int, ...]:
