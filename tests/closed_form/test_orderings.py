@@ -94,11 +94,11 @@ def test_nobody_ends_before_its_inputs_exist(delays, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pipeline.v5e_4x4", "ring_matmul.v7x_4x4x4"])
-def test_ten_processes_agree(name):
+def test_processes_agree(name):
     """Bit for bit, whatever the seed of Python's hashes."""
     command = [sys.executable, "-m", "tpusim", "run", str(TRACES / f"{name}.hlo.txt.gz"), "--json"]
     found = {
         subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": str(seed)}, capture_output=True, check=True).stdout
-        for seed in range(10)
+        for seed in range(5)
     }
     assert len(found) == 1

@@ -220,7 +220,7 @@ def cut(factors, rng):
 def test_a_reshape_is_a_bitcast_where_no_element_moves():
     """Compared with the place of every element before and after: never wrong, and seldom blind."""
     missed = bitcasts = 0
-    for before, sizes in random_shapes(1500):
+    for before, sizes in random_shapes(600):
         orders = [laid_out(ArrayShape(before.dtype, sizes), o, CHIP) for o in permutations(range(len(sizes)))]
         kept = carried_orders(before, sizes)
         for after in orders:
@@ -233,7 +233,7 @@ def test_a_reshape_is_a_bitcast_where_no_element_moves():
                 assert is_one, f"{before} as {after}"
             bitcasts += is_one
             missed += is_one and not said
-    assert bitcasts > 500
+    assert bitcasts > 200
     # Dimensions of size 1 can stand anywhere; two of the places are found.
     assert missed < bitcasts
 

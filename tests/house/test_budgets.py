@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from tests.house.exceptions import EXCEPTIONS
@@ -46,6 +48,7 @@ def _longest(functions: list[Definition]) -> str:
     return "\n".join(f"{f.file.path}:{f.node.lineno}  {f.name}  {f.code_lines} code lines" for f in ordered[:40])
 
 
+@cache
 def _breaches(rule_name: str) -> list[Breach]:
     return find_breaches(rule_name, PACKAGE if rule_name in RULES else TESTS)
 

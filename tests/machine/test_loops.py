@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext
+from functools import cache
 from math import inf
 from pathlib import Path
 
@@ -219,14 +220,24 @@ def test_a_second_call_repeats_its_loops_where_it_stands():
 NUMBERS = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
 
+LISTS = {"loop": 2, "branch": 5, "call": 1, "async": 1}
+"""Kinds of what holds steps, and how many lists of them each has."""
+
+
+@cache
+def steps_inside(depth: int):
+    """Return a strategy for the steps of one list; those that hold others do so to a depth."""
+    plain = st.sampled_from([KERNEL, SLOWER, READING, COPY])
+    step = st.one_of(plain, holders(depth - 1)) if depth else plain
+    return st.lists(step, max_size=3, unique_by=lambda step: step.name).map(tuple)
+
+
 @st.composite
 def holders(draw, depth: int):
     """Draw a loop, a conditional or a call that chooses at each visit, of steps that may do so too."""
-    kinds = [st.sampled_from([KERNEL, SLOWER, READING, COPY])]
-    inner = st.one_of(*kinds, holders(depth - 1)) if depth else kinds[0]
-    lists = [tuple(draw(st.lists(inner, max_size=3, unique_by=lambda step: step.name))) for _ in range(5)]
+    kind = draw(st.sampled_from([*LISTS]))
+    lists = [draw(steps_inside(depth)) for _ in range(LISTS[kind])]
     name, choices = f"h{draw(st.integers(0, 10**9))}", (Choice(tuple(draw(NUMBERS))),)
-    kind = draw(st.sampled_from(["loop", "branch", "call", "async"]))
     if kind == "loop":
         return Loop(name=name, opcode="while", choices=choices, trips=2, condition=lists[0], body=lists[1])
     if kind == "branch":
