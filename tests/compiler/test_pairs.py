@@ -159,6 +159,40 @@ def test_only_element_wise_work_stands_between(text, count):
     assert len(kernels(compiled(text))) == count
 
 
+def heads(queries="16,256,128", keys="16,512,128", values="16,512,128", of_queries=0, of_keys=0):
+    """Return scores of heads, their maximum with zero and the sum of values, arrays with heads in one dimension."""
+    batch = f"lhs_batch_dims={{{of_queries}}}, rhs_batch_dims={{{of_keys}}}"
+    heads_of_values = 0 if values.startswith("16") else 1
+    last = f"lhs_batch_dims={{0}}, rhs_batch_dims={{{heads_of_values}}}"
+    summed = f"lhs_contracting_dims={{2}}, rhs_contracting_dims={{{1 - heads_of_values}}}"
+    return f"""HloModule m
+ENTRY e {{
+  q = bf16[{queries}] parameter(0)
+  k = bf16[{keys}] parameter(1)
+  v = bf16[{values}] parameter(2)
+  z = bf16[] constant(0)
+  s = bf16[16,256,512] dot(q, k), {batch}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+  b = bf16[16,256,512] broadcast(z), dimensions={{}}
+  h = bf16[16,256,512] maximum(s, b)
+  ROOT r = bf16[16,256,128] dot(h, v), {last}, {summed}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        pytest.param(heads(), 1, id="nothing"),
+        pytest.param(heads(values="512,16,128"), 1, id="by the second"),
+        pytest.param(heads(queries="256,16,128", of_queries=1), 2, id="by the first, of rows"),
+        pytest.param(heads(keys="512,16,128", of_keys=1), 2, id="by the first, of columns"),
+    ],
+)
+def test_a_product_that_moves_what_it_takes_feeds_no_other_in_a_kernel(text, count):
+    """Heads are turned to the outside, as in the kernels of the TPU compiler (libtpu 0.0.52, v5e)."""
+    assert len(kernels(compiled(text))) == count
+
+
 def test_products_of_several_passes_are_kernels_by_themselves():
     """As of the TPU compiler."""
     made = compiled(chain(65_536, (256, 256, 256), "f32", precision=", operand_precision={highest,highest}"))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from math import inf
 from typing import NamedTuple
 
-from tpusim.compiler.fuse.moved import turns_rows
+from tpusim.compiler.fuse.moved import moves_itself, turns_rows
 from tpusim.compiler.fuse.rules import made_for
 from tpusim.draft import Node
 from tpusim.ir.ops import ELEMENTWISE
@@ -58,7 +58,8 @@ def _pairs_with(product: Node) -> Iterator[_Pair]:
     for side, feeders, others in ((0, left, right), (1, right, left)):
         # What feeds both sides is needed in two orders.
         for feeder in (one for one in feeders if one not in others):
-            if turns_rows(product, product.operands[side]) or any(turns_rows(feeder, one) for one in feeder.operands):
+            turned = ((product, product.operands[side]), *((feeder, one) for one in feeder.operands))
+            if any(turns_rows(*one) for one in turned) or moves_itself(feeder):
                 continue
             first, second = _sizes(feeder), _sizes(product)
             if first.passes == second.passes == 1 and _held(first, second, side) <= _MOST_HELD:
