@@ -179,15 +179,68 @@ def test_scores_are_read_as_the_product_leaves_them_where_rows_are_short_for_wha
     """As compiled ahead of time for v5e, of heads with 128 elements that lie side by side; a tanh combines nothing."""
     last = "masked" if len(made) > 1 else "scaled"
     for size, expected in ((longest, "bf16"), (longest + 256, "f32")):
-        text = _OF_NARROW.replace("MADE", "\n  ".join(made)).replace("LAST", last).replace("SIZE", str(size))
-        module = compiled(text)
-        (kernel,) = [
-            module[i.attributes["calls"]]
-            for i in module.entry
-            if i.opcode == "fusion" and "reduce-window" in module[i.attributes["calls"]].opcodes
-        ]
-        large = [p.shape.dtype.name for p in kernel.parameters if p.shape.dimensions[-2:] == (size, size)]
-        assert large[0 if large[0] != "pred" else 1] == expected
+        assert read_scores(_OF_NARROW.replace("MADE", "\n  ".join(made)).replace("LAST", last), size) == expected
+
+
+def read_scores(text, size):
+    """Return the type of the scores that the kernel of their maxima reads."""
+    module = compiled(text.replace("SIZE", str(size)))
+    (kernel,) = [
+        module[i.attributes["calls"]]
+        for i in module.entry
+        if i.opcode == "fusion" and "reduce-window" in module[i.attributes["calls"]].opcodes
+    ]
+    large = [p.shape.dtype.name for p in kernel.parameters if p.shape.dimensions[-2:] == (size, size)]
+    return large[0 if large[0] != "pred" else 1]
+
+
+def with_added(bias, added):
+    """Return a softmax of scores that are added to something while they are narrow."""
+    text = _OF_NARROW.replace("MADE", SCALED).replace("LAST", "scaled").replace("convert(scores)", "convert(more)")
+    return text.replace("  wider =", f"  {bias}\n  {added}\n  wider =")
+
+
+WHOLE = "b = bf16[2,8,SIZE,SIZE] parameter(3)", "more = bf16[2,8,SIZE,SIZE] add(scores, b)"
+
+
+def test_what_is_added_to_scores_of_16_bits_is_added_where_they_are_made():
+    """It counts for nothing where they are read: 1,792 is the most for a bias that is added there (libtpu 0.0.52)."""
+    assert read_scores(with_added(*WHOLE), 2048) == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("bias", "added", "expected"),
+    [
+        (*WHOLE, False),
+        (
+            "b = bf16[SIZE,SIZE] parameter(3)  c = bf16[2,8,SIZE,SIZE] broadcast(b), dimensions={2,3}",
+            "more = bf16[2,8,SIZE,SIZE] multiply(scores, c)",
+            False,
+        ),
+        (
+            "b = bf16[SIZE] parameter(3)  c = bf16[2,8,SIZE,SIZE] broadcast(b), dimensions={3}",
+            "more = bf16[2,8,SIZE,SIZE] add(scores, c)",
+            True,
+        ),
+        (
+            "b = f32[2,8,SIZE,SIZE] parameter(3)",
+            "f = f32[2,8,SIZE,SIZE] convert(scores)  more = f32[2,8,SIZE,SIZE] add(f, b)",
+            True,
+        ),
+    ],
+    ids=["all", "spread", "a vector", "wider"],
+)
+def test_what_was_turned_is_added_by_the_kernel_of_the_product(bias, added, expected):
+    """To scores of 16 bits; else one kernel makes them with their maxima, as compiled for v5e (libtpu 0.0.52)."""
+    # Heads lie outside of their matrices: the product moves nothing by itself.
+    text = with_added(bias, added).replace("[2,SIZE,8,128] parameter", "[2,8,SIZE,128] parameter")
+    text = text.replace("batch_dims={0,2}", "batch_dims={0,1}").replace(
+        "lhs_contracting_dims={1}", "lhs_contracting_dims={2}"
+    )
+    module = compiled(text.replace("SIZE", "512"))
+    kernels = [module[i.attributes["calls"]].opcodes for i in module.entry if i.opcode == "fusion"]
+    assert any({"dot", "reduce-window"} <= opcodes for opcodes in kernels) == expected
+    assert not any({"dot", "copy"} <= opcodes for opcodes in kernels)
 
 
 _OF_NARROW = """HloModule attention

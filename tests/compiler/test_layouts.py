@@ -571,3 +571,69 @@ ENTRY e {{
     ).entry
     orders = {i.name: i.shape.layout.minor_to_major for i in entry if i.opcode in ("dot", "add", "tanh")}
     assert orders == dict.fromkeys(("d", "s", "t", "r"), (2, 1, 0))
+
+
+COMBINED = """HloModule m
+
+add {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }}
+
+ENTRY main {{
+  x = bf16[8,{rows},128] parameter(0)
+  w = bf16[8,{columns},128] parameter(1)
+  {bias}
+  d = bf16[8,{rows},{columns}] dot(x, w), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}},
+    rhs_contracting_dims={{2}}
+  {made}
+  n = f32[] constant(0)
+  ROOT s = f32[8,{left}] reduce(r, n), dimensions={{{along}}}, to_apply=add
+}}
+"""
+WHOLE = "b = bf16[8,{rows},{columns}] parameter(2)", "y = {whole} add(d, b)  r = f32[8,{rows},{columns}] convert(y)"
+SPREAD = (
+    "b = bf16[{rows},{columns}] parameter(2)  c = {whole} broadcast(b), dimensions={{1,2}}",
+    "y = {whole} add(d, c)  r = f32[8,{rows},{columns}] convert(y)",
+)
+WIDENED = (
+    "b = bf16[8,{rows},{columns}] parameter(2)  c = f32[8,{rows},{columns}] convert(b)",
+    "y = f32[8,{rows},{columns}] convert(d)  r = f32[8,{rows},{columns}] add(y, c)",
+)
+BEHIND = (
+    "b = bf16[1,8,{rows},{columns}] parameter(2)",
+    "e = bf16[1,8,{rows},{columns}] reshape(d)  y = bf16[1,8,{rows},{columns}] add(e, b)"
+    "  f = f32[1,8,{rows},{columns}] convert(y)  r = f32[8,{rows},{columns}] reshape(f)",
+)
+
+
+def combined(rows, columns, bias, along=2):
+    """Compile stacked products that are added to a bias and summed along a dimension; return orders of that, copies."""
+    left = columns if along == 1 else rows
+    named = {"rows": rows, "columns": columns, "whole": f"bf16[8,{rows},{columns}]"}
+    texts = [text.format(**named) for text in bias]
+    module = compiled(
+        COMBINED.format(**named, bias=texts[0], made=texts[1], left=left, along=along), stop_after="layouts"
+    )
+    (dot,) = [i for i in module.entry if i.opcode == "dot"]
+    return dot.shape.layout.minor_to_major, [str(i.shape.dtype) for i in module.entry if i.opcode == "copy"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "along", "turned"),
+    [(1024, 1024, 2, True), (1024, 512, 2, True), (512, 1024, 2, False), (1024, 512, 1, False), (512, 1024, 1, False)],
+)
+def test_rows_that_are_combined_go_along_the_sublanes_unless_they_are_long(rows, columns, along, turned):
+    """As in programs compiled ahead of time for v5e (libtpu 0.0.52), with what is added turned."""
+    assert combined(rows, columns, WHOLE, along) == (((1, 2, 0), ["bf16"]) if turned else ((2, 1, 0), []))
+
+
+@pytest.mark.parametrize("bias", [SPREAD, WIDENED, BEHIND], ids=["spread", "widened", "behind a dimension of size 1"])
+def test_what_is_added_to_rows_is_turned_as_it_comes(bias):
+    """Before it is spread or widened, and whatever the product is called (libtpu 0.0.52, v5e)."""
+    assert combined(512, 512, bias) == ((1, 2, 0), ["bf16"])
+
+
+def test_rows_that_no_product_makes_stay_as_they_lie():
+    """So do those of one matrix."""
+    alone = COMBINED.replace("  d = bf16", "  unused = bf16")
+    named = {"rows": 64, "columns": 64, "left": 64, "along": 2, "bias": "b = bf16[8,64,64] parameter(2)"}
+    module = compiled(alone.format(**named, made="r = f32[8,64,64] convert(b)"), stop_after="layouts")
+    assert not [i for i in module.entry if i.opcode == "copy"]

@@ -13,6 +13,7 @@ from tpusim.compiler.fuse.moved import takes_moved, turns_registers, turns_rows
 from tpusim.compiler.host.moves import is_on_host
 from tpusim.compiler.softmax.rows import goes_along_lanes, has_long_rows, has_much_to_compute, is_row_window
 from tpusim.draft import Node
+from tpusim.hardware.units import WORD_BITS
 from tpusim.ir.ops import (
     ELEMENTWISE,
     ENDS_KERNELS,
@@ -149,19 +150,46 @@ def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
         return why
     if node.opcode in PRODUCTS:
         return _refused_product(node, group, pairs)
-    # Of rows along the lanes the product itself is stored, below.
-    tall = [user for user in users if is_row_window(user) and not goes_along_lanes(user)]
+    if why := _why_left_by_product(node, users, group):
+        return why
+    if node.opcode == "reduce-window" and not (
+        all(user.opcode in KEEPS_TILES for user in users) and is_row_window(node)
+    ):
+        return "its windows reach over more than a row"
+    return ""
+
+
+def _why_left_by_product(node: Node, users: Sequence[Node], group: Group) -> str:
+    """Return why the kernel of rows reads what is made of a product; empty if it need not.
+
+    Of rows along the lanes the product itself is stored: see ``_refused_product``.
+    """
+    tall = [user for user in users if _has_columns(user)]
     product = product_behind(node) if tall else None
     if product and any(has_long_rows(window, product) for window in tall):
         return _TOO_LONG
     # Another product that it is made of may be in the kernel of the rows all the same.
     if product and any(map(has_much_to_compute, tall)) and all(map(takes_moved, products_behind(node))):
         return "the kernel of the product makes it, as rows are long for what they are made of"
-    if node.opcode == "reduce-window" and not (
-        all(user.opcode in KEEPS_TILES for user in users) and is_row_window(node)
-    ):
-        return "its windows reach over more than a row"
+    if _takes_turned(node) and product_behind(node) and any(map(_has_columns, group.nodes)):
+        return "the kernel of the product makes it, with what was turned for that"
     return ""
+
+
+def _takes_turned(node: Node) -> bool:
+    """Return whether a node of few bits takes an array that was turned, perhaps spread.
+
+    Source: 15 attentions compiled ahead of time for v5e (libtpu 0.0.52), with a bias or a mask. Before scores are
+    widened the kernel of their product adds or selects what was turned for that; behind, the kernel of the rows does.
+    """
+    if node.opcode not in ELEMENTWISE or node.array.dtype.bits >= WORD_BITS:
+        return False
+    taken = (one.operands[0] if one.opcode == "broadcast" else one for one in node.operands)
+    return any(one.opcode == "copy" and not turns_registers(one) for one in taken)
+
+
+def _has_columns(window: Node) -> bool:
+    return is_row_window(window) and not goes_along_lanes(window)
 
 
 def _why_alone(node: Node) -> str:
@@ -178,8 +206,8 @@ def _why_read(node: Node, users: Sequence[Node], group: Group) -> str:
     """Return why some of a kernel takes a node from memory, whatever makes it; empty if it need not."""
     if any(user.opcode == "scatter" and node in user.operands[1:] for user in users):
         return "rows are scattered from memory"
-    if node.opcode == "copy" and any(user.opcode in PRODUCTS for user in users) and not turns_registers(node):
-        return "a product takes what lies as it wants it"
+    if node.opcode == "copy" and not turns_registers(node) and has_product(group):
+        return "the kernel of a product takes what lies as it wants it"
     if _is_computed(node) and any(turns_rows(user, node) for user in users):
         return "a product turns its rows, and reads them from memory for that"
     if _is_computed_in_few_bits(node) and _goes_into_product(node, group):

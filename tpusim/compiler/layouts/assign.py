@@ -3,8 +3,8 @@
 The order of an argument or a result of the program is the one of least padded bytes; of equal ones the default order,
 then the descending ones. Inside, most operations keep the order of their operands. Where one is free (a product, a
 reshape that moves elements, a gather, what is made of vectors alone) it makes what its users want, or what pads least:
-products want their batch dimensions outermost, convolutions their features in lanes and their batch in sublanes. Where
-two disagree, a copy stands between them.
+products want their batch dimensions outermost, convolutions their features in lanes and their batch in sublanes, and
+what combines the rows of stacked matrices has them along the sublanes. Where two disagree, a copy stands between them.
 
 The user may have said otherwise of arguments and results (``jax.experimental.layout``): an order, or ``auto`` for what
 their users, or makers, want.
@@ -16,7 +16,7 @@ time.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tpusim.compiler.host.held import is_to_host
@@ -27,8 +27,11 @@ from tpusim.compiler.layouts.orders import (
     boundary_order,
     laid_out,
     least_padded,
+    order_of_rows,
+    order_of_spread,
     outside_of_tiles,
     with_boundary_layouts,
+    without_ones,
 )
 from tpusim.compiler.layouts.products import Sides, product_sides, result_sides, wanted_sides
 from tpusim.compiler.layouts.rows import (
@@ -47,6 +50,7 @@ from tpusim.draft import Draft, Graph, Node
 from tpusim.ir.attributes import ComputationLayout
 from tpusim.ir.ops import (
     CONTROL_FLOW,
+    ELEMENTWISE,
     FUSES_INTO_USERS,
     KEEPS_LAYOUT,
     LAID_OUT_FREELY,
@@ -135,12 +139,16 @@ class _Assignment:
         self.results: set[Node] = set()
         # What is wanted as it is by a product, perhaps behind work element by element.
         self.by_product: set[Node] = set()
+        # What is wanted as it is by what combines rows, perhaps behind such work.
+        self.by_rows: set[Node] = set()
 
     def run(self) -> None:
         nodes = self.graph.order()
         self.rows = {node.operands[0]: rows_of(self.graph, node) for node in nodes if node.opcode == "while"}
-        self.wanted |= dict(self._results(self.graph.root))
-        self.results.update(self.wanted)
+        rows, results = self._orders_of_rows(nodes), dict(self._results(self.graph.root))
+        self.wanted |= rows | results
+        self.by_rows.update(rows)
+        self.results.update(results)
         for node in reversed(nodes):
             self._want(node)
         for node in nodes:
@@ -148,6 +156,16 @@ class _Assignment:
         self._close()
 
     # From the results back.
+
+    def _orders_of_rows(self, nodes: Sequence[Node]) -> dict[Node, Order]:
+        """Return the arrays that dots make, perhaps with work element by element, and whose rows are to be columns."""
+        made: set[Node] = set()
+        for node in nodes:
+            keeps = node.opcode in ELEMENTWISE or node.opcode == "reshape"
+            if node.opcode == "dot" or (keeps and not made.isdisjoint(node.operands)):
+                made.add(node)
+        rows = ((node.operands[0], order_of_rows(node)) for node in nodes if node.operands and node.operands[0] in made)
+        return {array: order for array, order in rows if order}
 
     def _results(self, root: Node) -> Iterator[tuple[Node, Order]]:
         """Yield the arrays that a graph hands on, each with the order in which it is to be."""
@@ -172,6 +190,8 @@ class _Assignment:
             if isinstance(operand.shape, ArrayShape) and operand.shape.rank > 1:
                 if operand not in self.wanted and (node.opcode in PLAIN_PRODUCTS or node in self.by_product):
                     self.by_product.add(operand)
+                if operand not in self.wanted and node in self.by_rows and node.opcode not in PLAIN_PRODUCTS:
+                    self.by_rows.add(operand)
                 is_wanted = self.wanted.setdefault(operand, order) == order
                 is_firm = node in self.firm or _is_put_together(operand, node)
                 if is_wanted and is_firm and operand.opcode in FUSES_INTO_USERS:
@@ -195,6 +215,10 @@ class _Assignment:
             return [(node.operands[0], mine)]
         if node.opcode == "transpose":
             return [(node.operands[0], tuple(node.attributes["dimensions"][d] for d in mine))]
+        if node.opcode == "reshape" and node in self.by_rows:
+            return [(node.operands[0], order) for order in without_ones(node, mine)]
+        if node.opcode == "broadcast" and node in self.by_rows:
+            return [(node.operands[0], order) for order in order_of_spread(node, mine)]
         return ()
 
     # From the arguments on.
@@ -325,6 +349,10 @@ class _Assignment:
         if isinstance(root.shape, ArrayShape):
             self.graph.root = next((self.ordered(root, order) for _, order in self._results(root)), root)
         for node in self.graph.order():
+            if node.opcode == "broadcast":
+                for spread in order_of_spread(node, self.order[node]):
+                    node.take([self.ordered(node.operands[0], spread)])
+        for node in self.graph.order():
             if node.opcode in RELAYOUTS and is_bitcast(node):
                 self.graph.replace(node, named_anew(self.graph, node.operands[0], node.shape, node))
             elif node.opcode == "reshape":
@@ -392,6 +420,8 @@ def _follow(self: _Assignment, node: Node) -> Order:
             # A copy of what no kernel of this makes is needed in any case, and best where there is less to go through.
             # With lanes as they are the kernel that takes it makes it; for products there are kernels of their own.
             is_made_on_the_way = wanted[0] == order[0] and node not in self.by_product
+            # Rows are turned while they are narrow.
+            is_made_on_the_way |= node in self.by_rows and node.array.dtype.bits > largest.array.dtype.bits
             both = [wanted, order] if is_made_on_the_way else [order, wanted]
             order = least_padded(node.array, both, self.chip)
     else:

@@ -155,7 +155,10 @@ def has_much_to_compute(window: Node) -> bool:
     todo, seen, combined = [row], {row}, 0
     while todo:
         node = todo.pop()
-        if node.opcode not in ELEMENTWISE or node.array.element_count < row.array.element_count:
+        # What is done to scores of 16 bits is done where they are made.
+        if node.opcode not in ELEMENTWISE or node.array.dtype.bits < WORD_BITS:
+            continue
+        if node.array.element_count < row.array.element_count:
             continue
         combined += len(node.operands) - 1
         new = [operand for operand in node.operands if operand not in seen]
