@@ -150,3 +150,35 @@ def test_plain_shares_are_windows_where_the_tpu_compiler_has_a_kernel():
         for chip, is_window in (("v5e", True), ("v5p", True), ("v6e", True), ("v4", False)):
             module = compiled(one, chip, stop_after="row-window")
             assert ("reduce-window" in module.text) == is_window
+
+
+SCORES = """HloModule scores
+
+larger {{ a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }}
+
+ENTRY main {{
+  q = f32[1,64,8,128] parameter(0)
+  k = f32[1,32,8,128] parameter(1)
+  m = f32[1,32,{shared}128] parameter(2)
+  s = f32[1,8,64,32] dot(q, k), lhs_batch_dims={{0,2}}, rhs_batch_dims={{0,2}}, lhs_contracting_dims={{3}},
+    rhs_contracting_dims={{3}}
+  {added}
+  x = f32[1,8,64,32] add(s, t)
+  low = f32[] constant(-inf)
+  most = f32[1,8,64] reduce(x, low), dimensions={{3}}, to_apply=larger
+  wide = f32[1,8,64,32] broadcast(most), dimensions={{0,1,2}}
+  ROOT out = f32[1,8,64,32] subtract(x, wide)
+}}
+"""
+ALIKE = """t = f32[1,8,64,32] dot(q, m), lhs_batch_dims={0,2}, rhs_batch_dims={0,2}, lhs_contracting_dims={3},
+    rhs_contracting_dims={3}"""
+TURNED = """u = f32[1,32,64,8] dot(m, q), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2},
+    rhs_contracting_dims={3}
+  t = f32[1,8,64,32] transpose(u), dimensions={0,3,2,1}"""
+
+
+@pytest.mark.parametrize(("shared", "added", "is_window"), [("8,", ALIKE, True), ("", TURNED, False)])
+def test_scores_of_one_sequence_are_stacks_without_it_unless_some_were_transposed(shared, added, is_window):
+    """As scores of latent attention are not (libtpu 0.0.52, v5e): dimensions of size 1 stay where they stand."""
+    module = compiled(SCORES.format(shared=shared, added=added), stop_after="row-window")
+    assert any(i.opcode == "reduce-window" for i in module.entry) == is_window
