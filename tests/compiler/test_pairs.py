@@ -20,9 +20,9 @@ from tpusim.text.parser import parse_module
 ALONG = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
 
-def compiled(text):
-    """Return what our compiler makes of a text for v5e."""
-    return compile_module(parse_module(SourceText("test", text)), Target(load_chip("v5e")))
+def compiled(text, chip="v5e"):
+    """Return what our compiler makes of a text for a chip."""
+    return compile_module(parse_module(SourceText("test", text)), Target(load_chip(chip)))
 
 
 def kernels(module):
@@ -191,6 +191,12 @@ ENTRY e {{
 def test_a_product_that_moves_what_it_takes_feeds_no_other_in_a_kernel(text, count):
     """Heads are turned to the outside, as in the kernels of the TPU compiler (libtpu 0.0.52, v5e)."""
     assert len(kernels(compiled(text))) == count
+    assert len(kernels(compiled(text, "v5p"))) == count
+
+
+def test_wide_arrays_are_fed_with_what_is_turned():
+    """As on v6e (libtpu 0.0.52)."""
+    assert len(kernels(compiled(heads(queries="256,16,128", of_queries=1), "v6e"))) == 1
 
 
 def test_products_of_several_passes_are_kernels_by_themselves():

@@ -18,16 +18,13 @@ from tpusim.ir.ops import ELEMENTWISE, HANDED_IN, RESHAPES
 def takes_moved(product: Node) -> bool:
     """Return whether a product takes something that lies elsewhere than where it takes it from."""
     is_spread = any(operand.source.opcode == "broadcast" for operand in product.operands)
-    return is_spread or moves_itself(product) or any(map(_is_cut_from_copy, _taken(product)))
+    is_moved = is_spread or goes_through_part(product) or turns_taken(product)
+    return is_moved or any(map(_is_cut_from_copy, _taken(product)))
 
 
-def moves_itself(product: Node) -> bool:
-    """Return whether a product itself moves what it takes, which then feeds no other product in a kernel of both.
-
-    Source: 59 pairs of products compiled ahead of time for v5e (libtpu 0.0.52), with one and two dimensions of batches,
-    of arrays that are cut, spread or turned. What the second of a pair moves beside the first makes no difference.
-    """
-    if product.opcode == "dot" and (_goes_through_part(product) or _turns_batches(product)):
+def turns_taken(product: Node) -> bool:
+    """Return whether a product turns what it takes: registers, or the order of matrices."""
+    if product.opcode == "dot" and _turns_batches(product):
         return True
     return any(node.opcode == "copy" and turns_registers(node) for node in _taken(product))
 
@@ -93,15 +90,15 @@ def _is_cut_from_copy(node: Node) -> bool:
     return any(d != outermost for d in single)
 
 
-def _goes_through_part(dot: Node) -> bool:
+def goes_through_part(product: Node) -> bool:
     """Return whether the first operand is some matrices of an array that follow each other: none are cut out for that.
 
     Of the second operand they are, and so are rows and columns.
     """
-    operand = dot.operands[0]
-    if operand.opcode != "slice":
+    operand = product.operands[0]
+    if product.opcode != "dot" or operand.opcode != "slice":
         return False
-    batch = dot.attributes.get("lhs_batch_dims", ())
+    batch = product.attributes.get("lhs_batch_dims", ())
     sizes = zip(operand.operands[0].array.dimensions, operand.array.dimensions, strict=True)
     cut = [d for d, (whole, part) in enumerate(sizes) if whole != part]
     return bool(cut) and all(d in batch and operand.attributes["slice"][d].stride == 1 for d in cut)

@@ -83,7 +83,7 @@ class _Fusion:
         self.nodes = graph.order()
         self.number = {node: number for number, node in enumerate(self.nodes)}
         self.read_bytes = read_bytes(self.nodes)
-        self.pairs = paired(self.nodes)
+        self.pairs = paired(self.nodes, target.chip)
         self.largest_read = largest_read(self.nodes)
         self.made_in: dict[Node, list[Group]] = {}
         self.owner: dict[Node, Group] = {}
