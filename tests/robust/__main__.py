@@ -26,10 +26,14 @@ _interrupted: list[int] = []
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.robust", description=__doc__)
     parser.add_argument(
-        "--long", type=float, default=60.0, metavar="SECONDS", help="how long, a batch of each at least (default: 60)"
+        "--long",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long, and a batch of each at least (default: 60)",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="which cases: other ones for another number")
-    parser.add_argument("--surface", action="append", choices=sorted(SURFACES), help="only this one; may stand again")
+    parser.add_argument("--surface", action="append", choices=sorted(SURFACES), help="only this one; may be repeated")
     parser.add_argument("--case", type=int, metavar="SEED", help="run one case of the surface, and write its input")
     parser.add_argument("--batch", type=int, default=400, help="cases of a surface before the next has its turn")
     parser.add_argument("--floor", type=int, default=0, help="cases of each surface before weights count (default: 0)")

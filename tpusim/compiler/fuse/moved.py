@@ -14,6 +14,9 @@ from tpusim.compiler.layouts.products import free_dimensions, made_dimensions
 from tpusim.draft import Node
 from tpusim.ir.ops import ELEMENTWISE, HANDED_IN, RESHAPES
 
+NEAR = 100
+"""Of what something is made of so many nodes are looked at: a chain of thousands of them is no layer."""
+
 
 def takes_moved(product: Node) -> bool:
     """Return whether a product takes something that lies elsewhere than where it takes it from."""
@@ -32,7 +35,7 @@ def turns_taken(product: Node) -> bool:
 def _taken(product: Node) -> Iterator[Node]:
     """Yield what a product takes; what is computed of it element by element is computed as it is taken in."""
     todo, seen = list(product.operands), set(product.operands)
-    while todo:
+    while todo and len(seen) < NEAR:
         node = todo.pop().source
         yield node
         if node.opcode in ELEMENTWISE:

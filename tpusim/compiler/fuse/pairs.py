@@ -60,10 +60,11 @@ def _pairs_with(product: Node, chip: Chip) -> Iterator[_Pair]:
         # What feeds both sides is needed in two orders.
         for feeder in (one for one in feeders if one not in others):
             turned = ((product, product.operands[side]), *((feeder, one) for one in feeder.operands))
-            if any(turns_rows(*one) for one in turned) or not _may_feed(feeder, chip):
+            if any(turns_rows(*one) for one in turned):
                 continue
             first, second = _sizes(feeder), _sizes(product)
-            if first.passes == second.passes == 1 and _held(first, second, side) <= _MOST_HELD:
+            is_small = first.passes == second.passes == 1 and _held(first, second, side) <= _MOST_HELD
+            if is_small and _may_feed(feeder, chip):
                 yield _Pair(feeder, product, first.flops, physical_bytes(feeder.shape))
 
 

@@ -7,9 +7,10 @@ compiled ahead of time.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from tpusim.compiler.fuse.group import LOOPS_OVER, Group
-from tpusim.compiler.fuse.moved import takes_moved, turns_registers, turns_rows
+from tpusim.compiler.fuse.moved import NEAR, takes_moved, turns_registers, turns_rows
 from tpusim.compiler.host.moves import is_on_host
 from tpusim.compiler.softmax.rows import goes_along_lanes, has_long_rows, has_much_to_compute, is_row_window
 from tpusim.draft import Node
@@ -164,14 +165,14 @@ def _why_left_by_product(node: Node, users: Sequence[Node], group: Group) -> str
 
     Of rows along the lanes the product itself is stored: see ``_refused_product``.
     """
-    tall = [user for user in users if _has_columns(user)]
+    tall = [user for user in users if _goes_along_sublanes(user)]
     product = product_behind(node) if tall else None
     if product and any(has_long_rows(window, product) for window in tall):
         return _TOO_LONG
     # Another product that it is made of may be in the kernel of the rows all the same.
     if product and any(map(has_much_to_compute, tall)) and all(map(takes_moved, products_behind(node))):
         return "the kernel of the product makes it, as rows are long for what they are made of"
-    if _takes_turned(node) and product_behind(node) and any(map(_has_columns, group.nodes)):
+    if _takes_turned(node) and _is_near_product(node) and _is_for_columns(node, group):
         return "the kernel of the product makes it, with what was turned for that"
     return ""
 
@@ -184,12 +185,34 @@ def _takes_turned(node: Node) -> bool:
     """
     if node.opcode not in ELEMENTWISE or node.array.dtype.bits >= WORD_BITS:
         return False
-    taken = (one.operands[0] if one.opcode == "broadcast" else one for one in node.operands)
-    return any(one.opcode == "copy" and not turns_registers(one) for one in taken)
+    taken = (one.operands[0] if one.opcode == "broadcast" else one for one in (one.source for one in node.operands))
+    return any(one.opcode == "copy" and not turns_registers(one) for one in (one.source for one in taken))
 
 
-def _has_columns(window: Node) -> bool:
-    return is_row_window(window) and not goes_along_lanes(window)
+def _goes_along_sublanes(node: Node) -> bool:
+    """Return whether a node is a window over rows that lie along the sublanes."""
+    return is_row_window(node) and not goes_along_lanes(node)
+
+
+def _is_for_columns(node: Node, group: Group) -> bool:
+    """Return whether a kernel makes a node, and little more, for rows that lie along the sublanes."""
+    todo, seen = [node], {node}
+    while todo and len(seen) < NEAR:
+        users = [user for user in todo.pop().users if user in group.nodes and user not in seen]
+        if any(map(_goes_along_sublanes, users)):
+            return True
+        seen.update(users)
+        todo += users
+    return False
+
+
+def _makes_product(group: Group) -> bool:
+    return group.product is not None or any(map(_is_near_product, group.outputs))
+
+
+def _is_near_product(node: Node) -> bool:
+    """Return whether one of the last operations that a node is made of would be a product in its kernel."""
+    return any(one.opcode in PRODUCTS for one in islice(made_for(node, KEEPS_TILES), NEAR))
 
 
 def _why_alone(node: Node) -> str:
@@ -206,7 +229,7 @@ def _why_read(node: Node, users: Sequence[Node], group: Group) -> str:
     """Return why some of a kernel takes a node from memory, whatever makes it; empty if it need not."""
     if any(user.opcode == "scatter" and node in user.operands[1:] for user in users):
         return "rows are scattered from memory"
-    if node.opcode == "copy" and not turns_registers(node) and has_product(group):
+    if node.opcode == "copy" and not turns_registers(node) and _makes_product(group):
         return "the kernel of a product takes what lies as it wants it"
     if _is_computed(node) and any(turns_rows(user, node) for user in users):
         return "a product turns its rows, and reads them from memory for that"

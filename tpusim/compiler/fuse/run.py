@@ -17,6 +17,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from tpusim.compiler.fuse.group import Group, Spans, elements_of
+from tpusim.compiler.fuse.moved import NEAR
 from tpusim.compiler.fuse.pairs import paired
 from tpusim.compiler.fuse.rules import (
     LOOPS,
@@ -62,10 +63,6 @@ from tpusim.shapes.shape import TupleShape
 
 _MOST_AGAIN = 100
 """The most operations by which what reads an array is made again. Source: chains of 1 to 128 compiled ahead of time."""
-
-
-_NEAR = 100
-"""Of what a narrower array is made of so many nodes are looked at: a chain of thousands of them is no layer."""
 
 
 def fuse(draft: Draft, target: Target) -> None:
@@ -154,7 +151,7 @@ class _Fusion:
         """Return whether a node makes narrower what a product leaves in a kernel of its own, for another product."""
         if node.opcode != "convert" or physical_bytes(node.shape) >= physical_bytes(node.operands[0].shape):
             return False
-        made = next((one for one in islice(made_for(node, KEEPS_TILES), _NEAR) if one.opcode in PRODUCTS), None)
+        made = next((one for one in islice(made_for(node, KEEPS_TILES), NEAR) if one.opcode in PRODUCTS), None)
         return made is not None and all(group.product not in (None, self.pairs.get(made)) for group in groups)
 
     def _pays_again(self, node: Node, groups: Sequence[Group]) -> bool:

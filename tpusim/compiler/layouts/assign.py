@@ -147,7 +147,7 @@ class _Assignment:
         self.rows = {node.operands[0]: rows_of(self.graph, node) for node in nodes if node.opcode == "while"}
         rows, results = self._orders_of_rows(nodes), dict(self._results(self.graph.root))
         self.wanted |= rows | results
-        self.by_rows.update(rows)
+        self.by_rows.update(rows.keys() - results.keys())
         self.results.update(results)
         for node in reversed(nodes):
             self._want(node)
@@ -340,6 +340,13 @@ class _Assignment:
         orders = [(*pair, *(d for d in default if d not in pair)) for pair in pairs]
         return least_padded(array, orders or [default], self.chip)
 
+    def _turn_spread(self, node: Node) -> None:
+        """Turn a mask or a bias before it is spread over what lies turned."""
+        orders = order_of_spread(node, self.order[node]) if node.opcode == "broadcast" else ()
+        for order in orders:
+            if self.settled(node.operands[0])[:2] != order[:2]:
+                node.take([self.ordered(node.operands[0], order)])
+
     def _close(self) -> None:
         """Lay out what is left, and the result as programs, loops and branches are to hand it on."""
         for node in self.graph.order():
@@ -348,10 +355,8 @@ class _Assignment:
         root = self.graph.root
         if isinstance(root.shape, ArrayShape):
             self.graph.root = next((self.ordered(root, order) for _, order in self._results(root)), root)
-        for node in self.graph.order():
-            if node.opcode == "broadcast":
-                for spread in order_of_spread(node, self.order[node]):
-                    node.take([self.ordered(node.operands[0], spread)])
+        for node in filter(self.by_rows.__contains__, self.graph.order()):
+            self._turn_spread(node)
         for node in self.graph.order():
             if node.opcode in RELAYOUTS and is_bitcast(node):
                 self.graph.replace(node, named_anew(self.graph, node.operands[0], node.shape, node))
@@ -420,7 +425,7 @@ def _follow(self: _Assignment, node: Node) -> Order:
             # A copy of what no kernel of this makes is needed in any case, and best where there is less to go through.
             # With lanes as they are the kernel that takes it makes it; for products there are kernels of their own.
             is_made_on_the_way = wanted[0] == order[0] and node not in self.by_product
-            # Rows are turned while they are narrow.
+            # A copy before a conversion moves fewer bytes.
             is_made_on_the_way |= node in self.by_rows and node.array.dtype.bits > largest.array.dtype.bits
             both = [wanted, order] if is_made_on_the_way else [order, wanted]
             order = least_padded(node.array, both, self.chip)

@@ -88,13 +88,13 @@ def _transposed(graph: Graph, node: Node) -> Node | None:
 def _without_ones(graph: Graph, node: Node) -> Node | None:
     """Element by element, dimensions of size 1 are no part of it: they are put back behind it.
 
-    Unless an operand was transposed: there they stand before it in that compiler (9 attentions with scores of two
-    products, the keys of one shared by all heads, libtpu 0.0.52).
+    The TPU compiler keeps them where what a product leaves was transposed (9 attentions with scores of two products,
+    the keys of one shared by all heads, libtpu 0.0.52).
     """
     shape = node.shape
     if not isinstance(shape, ArrayShape) or 1 not in shape.dimensions or any(shape.dynamic):
         return None
-    if any(operand.opcode == "reshape" and operand.operands[0].opcode == "transpose" for operand in node.operands):
+    if any(map(_is_transposed_product, node.operands)):
         return None
     sizes = _large(shape.dimensions)
     operands = []
@@ -110,6 +110,11 @@ def _without_ones(graph: Graph, node: Node) -> Node | None:
     plain = graph.clone(node, operands)
     plain.shape = ArrayShape(shape.dtype, sizes)
     return graph.add("reshape", shape, [plain], like=node)
+
+
+def _is_transposed_product(node: Node) -> bool:
+    (transpose,) = node.operands if node.opcode == "reshape" else (None,)
+    return transpose is not None and transpose.opcode == "transpose" and transpose.operands[0].opcode == "dot"
 
 
 def _without_ones_of_broadcast(graph: Graph, node: Node, sizes: tuple[int, ...]) -> Node:

@@ -156,7 +156,7 @@ def has_much_to_compute(window: Node) -> bool:
     while todo:
         node = todo.pop()
         # What is done to scores of 16 bits is done where they are made.
-        if node.opcode not in ELEMENTWISE or node.array.dtype.bits < WORD_BITS:
+        if node.opcode not in ELEMENTWISE or (node.array.dtype.is_float and node.array.dtype.bits < WORD_BITS):
             continue
         if node.array.element_count < row.array.element_count:
             continue
