@@ -39,7 +39,7 @@ def test_generated_programs_are_compiled(example, chip_name):
 
 
 @pytest.mark.slow
-@settings(max_examples=160, suppress_health_check=QUIET)
+@settings(max_examples=100, suppress_health_check=QUIET)
 @given(graphs(), st.sampled_from(sorted(CHIPS)))
 def test_many_generated_programs_are_compiled(example, chip_name):
     """Hundreds where there is time."""

@@ -20,7 +20,7 @@ CHIPS = ("v3", "v5e")
 
 FOLDER = Path(__file__).parents[1] / "data" / "hlo" / "overwrites"
 
-FEW, ALL, AT_ONCE = 60, 860, 100
+FEW, ALL, AT_ONCE = 60, 460, 100
 
 
 def faults(text, chip):

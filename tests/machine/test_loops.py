@@ -245,7 +245,7 @@ def holders(draw, depth: int):
     return Call(name=name, opcode="call", body=lists[0], is_async=kind == "async")
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.lists(holders(2), min_size=1, max_size=3, unique_by=lambda step: step.name), st.integers(2, 60))
 def test_rounds_of_choices_take_what_their_trips_take(steps, trips):
     """Where what is about to be chosen comes again, the clock jumps over all rounds to come, and they are counted."""
@@ -274,7 +274,7 @@ def test_a_loop_of_ages_in_which_something_is_chosen_takes_no_time():
     assert times[2] == times[1] + times[3]
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.lists(holders(2), min_size=1, max_size=3, unique_by=lambda step: step.name), st.integers(2, 9))
 def test_trips_with_the_same_choices_are_as_if_played(steps, trips):
     """What is chosen from trip to trip repeats: each kind of trip is played once, and the time line shows them all."""

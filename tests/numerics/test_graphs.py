@@ -15,7 +15,7 @@ from tpusim.text import parse_module, print_module
 # A graph is large for what Hypothesis usually draws.
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 FEW = settings(max_examples=25, suppress_health_check=QUIET)
-MANY = settings(max_examples=80, suppress_health_check=QUIET)
+MANY = settings(max_examples=50, suppress_health_check=QUIET)
 
 
 def check_values(example: Example) -> None:

@@ -91,6 +91,37 @@ def test_compiling_grows_with_one_kernel(made):
     assert grows_by(seconds, (500, 1000, 2000)) < MOST
 
 
+CHAINS = {
+    "of one that is turned": ("", "z{n} = bf16[256,256] tanh(y{n})  y{m} = bf16[256,256] add(z{n}, t)"),
+    "of some that are turned": (
+        "b{n} = bf16[256,256] parameter({p})  t{n} = bf16[256,256] transpose(b{n}), dimensions={{1,0}}",
+        "z{n} = bf16[256,256] tanh(y{n})  y{m} = bf16[256,256] add(z{n}, t{n})",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_garbage_of_others")
+@pytest.mark.parametrize("chain", CHAINS)
+def test_compiling_grows_with_a_chain_behind_a_product(chain):
+    """What its kernels may make was asked of all that is before."""
+
+    def seconds(size: int) -> float:
+        lines = [part.format(n=n, m=n + 1, p=n + 3) for part in CHAINS[chain] for n in range(size if part else 0)]
+        module = parse(
+            "HloModule m\n\nENTRY e {\n  x = bf16[256,256] parameter(0)  w = bf16[256,256] parameter(1)\n"
+            "  b = bf16[256,256] parameter(2)  t = bf16[256,256] transpose(b), dimensions={1,0}\n"
+            "  y0 = bf16[256,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  "
+            + "\n  ".join(lines)
+            + f"\n  ROOT r = bf16[256,256] negate(y{size})\n}}\n"
+        )
+        begin = process_time()
+        tpusim.compile(module, "v5e")
+        return process_time() - begin
+
+    assert grows_by(seconds, (250, 500, 1000)) < MOST
+
+
 def reduces_in_groups(devices: int) -> str:
     """Return fifty all-reduces among the devices of a pod, in groups that are those of one of three."""
     each = devices // 8

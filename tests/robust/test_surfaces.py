@@ -21,7 +21,7 @@ from tests.robust.programs import OF_HLO, mutated_hlo, scheduled
 from tests.robust.surfaces.hlo import take_scheduled
 
 CRASHERS = sorted((Path(__file__).parents[1] / "data" / "crashers").iterdir())
-CASES = 40
+CASES = 25
 GROUPS = 8
 """Processes, each for some of the surfaces: to load what a surface needs takes longer than most cases."""
 ROOT = Path(__file__).parents[2]
