@@ -42,7 +42,7 @@ def test_generated_programs_are_compiled(example, chip_name):
 @settings(max_examples=100, suppress_health_check=QUIET)
 @given(graphs(), st.sampled_from(sorted(CHIPS)))
 def test_many_generated_programs_are_compiled(example, chip_name):
-    """Hundreds where there is time."""
+    """A hundred where there is time."""
     check_compiled(example, chip_name)
 
 

@@ -172,7 +172,7 @@ def _why_left_by_product(node: Node, users: Sequence[Node], group: Group) -> str
     # Another product that it is made of may be in the kernel of the rows all the same.
     if product and any(map(has_much_to_compute, tall)) and all(map(takes_moved, products_behind(node))):
         return "the kernel of the product makes it, as rows are long for what they are made of"
-    if _takes_turned(node) and _is_near_product(node) and _is_for_columns(node, group):
+    if _takes_turned(node) and product_near(node) and _is_for_columns(node, group):
         return "the kernel of the product makes it, with what was turned for that"
     return ""
 
@@ -207,12 +207,12 @@ def _is_for_columns(node: Node, group: Group) -> bool:
 
 
 def _makes_product(group: Group) -> bool:
-    return group.product is not None or any(map(_is_near_product, group.outputs))
+    return group.product is not None or any(map(product_near, group.outputs))
 
 
-def _is_near_product(node: Node) -> bool:
-    """Return whether one of the last operations that a node is made of would be a product in its kernel."""
-    return any(one.opcode in PRODUCTS for one in islice(made_for(node, KEEPS_TILES), NEAR))
+def product_near(node: Node) -> Node | None:
+    """Return the product among the last operations that a node is made of in its kernel, None if there is none."""
+    return next((one for one in islice(made_for(node, KEEPS_TILES), NEAR) if one.opcode in PRODUCTS), None)
 
 
 def _why_alone(node: Node) -> str:

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import islice
 
 from tpusim.compiler.fuse.group import Group, Spans, elements_of
-from tpusim.compiler.fuse.moved import NEAR
 from tpusim.compiler.fuse.pairs import paired
 from tpusim.compiler.fuse.rules import (
     LOOPS,
@@ -31,8 +29,8 @@ from tpusim.compiler.fuse.rules import (
     is_of_row,
     is_only,
     largest_read,
-    made_for,
     product_behind,
+    product_near,
     read_bytes,
     reduces_partly,
     refusal,
@@ -50,7 +48,6 @@ from tpusim.ir.ops import (
     EXPENSIVE,
     KEEPS_TILES,
     LAID_OUT_FREELY,
-    PRODUCTS,
     REARRANGES,
     RESHAPES,
     SIBLINGS,
@@ -151,7 +148,7 @@ class _Fusion:
         """Return whether a node makes narrower what a product leaves in a kernel of its own, for another product."""
         if node.opcode != "convert" or physical_bytes(node.shape) >= physical_bytes(node.operands[0].shape):
             return False
-        made = next((one for one in islice(made_for(node, KEEPS_TILES), NEAR) if one.opcode in PRODUCTS), None)
+        made = product_near(node)
         return made is not None and all(group.product not in (None, self.pairs.get(made)) for group in groups)
 
     def _pays_again(self, node: Node, groups: Sequence[Group]) -> bool:
