@@ -56,6 +56,11 @@ class ArrayShape(Shape, frozen=True, cache_hash=True):
         return sum(size > 1 for size in self.dimensions)
 
     @property
+    def large_dimensions(self) -> tuple[int, ...]:
+        """The dimensions larger than 1, by number."""
+        return tuple(d for d, size in enumerate(self.dimensions) if size > 1)
+
+    @property
     def element_count(self) -> int:
         """Logical elements: the product of the sizes (of the bounds, where dynamic)."""
         return prod(self.dimensions)

@@ -53,8 +53,8 @@ def product_behind(node: Node) -> Node | None:
 
 
 def products_behind(node: Node) -> Iterator[Node]:
-    """Yield the products of which one would be in the kernel of a node if that began one."""
-    return (one for one in made_for(node, KEEPS_TILES) if one.opcode in PRODUCTS)
+    """Yield the products of which one would be in the kernel of a node if that began one, of what is near."""
+    return (one for one in islice(made_for(node, KEEPS_TILES), NEAR) if one.opcode in PRODUCTS)
 
 
 def has_product(group: Group) -> bool:
@@ -172,7 +172,7 @@ def _why_left_by_product(node: Node, users: Sequence[Node], group: Group) -> str
     # Another product that it is made of may be in the kernel of the rows all the same.
     if product and any(map(has_much_to_compute, tall)) and all(map(takes_moved, products_behind(node))):
         return "the kernel of the product makes it, as rows are long for what they are made of"
-    if _takes_turned(node) and product_near(node) and _is_for_columns(node, group):
+    if _takes_turned(node) and product_behind(node) and _is_for_columns(node, group):
         return "the kernel of the product makes it, with what was turned for that"
     return ""
 
@@ -206,15 +206,6 @@ def _is_for_columns(node: Node, group: Group) -> bool:
     return False
 
 
-def _makes_product(group: Group) -> bool:
-    return group.product is not None or any(map(product_near, group.outputs))
-
-
-def product_near(node: Node) -> Node | None:
-    """Return the product among the last operations that a node is made of in its kernel, None if there is none."""
-    return next((one for one in islice(made_for(node, KEEPS_TILES), NEAR) if one.opcode in PRODUCTS), None)
-
-
 def _why_alone(node: Node) -> str:
     """Return why a node is made in no kernel that uses it; empty if it may be."""
     if node.opcode not in FUSES_INTO_USERS:
@@ -229,7 +220,7 @@ def _why_read(node: Node, users: Sequence[Node], group: Group) -> str:
     """Return why some of a kernel takes a node from memory, whatever makes it; empty if it need not."""
     if any(user.opcode == "scatter" and node in user.operands[1:] for user in users):
         return "rows are scattered from memory"
-    if node.opcode == "copy" and not turns_registers(node) and _makes_product(group):
+    if node.opcode == "copy" and not turns_registers(node) and has_product(group):
         return "the kernel of a product takes what lies as it wants it"
     if _is_computed(node) and any(turns_rows(user, node) for user in users):
         return "a product turns its rows, and reads them from memory for that"
@@ -370,19 +361,15 @@ def _turns(node: Node, reshape: Node) -> bool:
 
     Source: weights of products that are split, cut out of those of all layers, in 16 programs compiled as above.
     """
-    before, after = (_big(one) for one in (node, reshape))
+    before, after = (one.array.large_dimensions for one in (node, reshape))
     are_alike = [node.array.dimensions[d] for d in before] == [reshape.array.dimensions[d] for d in after]
     return not are_alike and _has_rows(node) != _has_rows(reshape)
 
 
 def _has_rows(node: Node) -> bool:
     """Return whether elements that follow each other lie beside each other: those of the last dimension."""
-    big = _big(node)
-    return next((d for d in node.array.actual_layout.minor_to_major if d in big), None) == max(big, default=None)
-
-
-def _big(node: Node) -> list[int]:
-    return [d for d, size in enumerate(node.array.dimensions) if size > 1]
+    large = node.array.large_dimensions
+    return next((d for d in node.array.actual_layout.minor_to_major if d in large), None) == max(large, default=None)
 
 
 def is_loop(group: Group) -> bool:

@@ -30,7 +30,6 @@ from tpusim.compiler.fuse.rules import (
     is_only,
     largest_read,
     product_behind,
-    product_near,
     read_bytes,
     reduces_partly,
     refusal,
@@ -148,7 +147,7 @@ class _Fusion:
         """Return whether a node makes narrower what a product leaves in a kernel of its own, for another product."""
         if node.opcode != "convert" or physical_bytes(node.shape) >= physical_bytes(node.operands[0].shape):
             return False
-        made = product_near(node)
+        made = product_behind(node)
         return made is not None and all(group.product not in (None, self.pairs.get(made)) for group in groups)
 
     def _pays_again(self, node: Node, groups: Sequence[Group]) -> bool:

@@ -11,6 +11,8 @@ from functools import lru_cache
 from itertools import chain, permutations
 from math import prod
 
+from tpusim.compiler.softmax.rows import is_row_window
+from tpusim.compiler.softmax.shares import MATRIX
 from tpusim.cost.mxu import round_up
 from tpusim.draft import Node
 from tpusim.hardware.chip import Chip
@@ -79,8 +81,8 @@ def order_of_rows(node: Node) -> Order | None:
     if len(node.operands) != 2:
         return None
     array, along = node.operands[0].array, _combined(node)
-    large = [d for d, size in enumerate(array.dimensions) if size > 1]
-    if len(large) <= _MATRIX or [d for d in large if d in along] != large[-1:]:
+    large = array.large_dimensions
+    if len(large) <= MATRIX or tuple(d for d in large if d in along) != large[-1:]:
         return None
     *_, rows, columns = large
     others = (d for d in reversed(range(array.rank)) if d not in (rows, columns))
@@ -88,31 +90,26 @@ def order_of_rows(node: Node) -> Order | None:
 
 
 def _combined(node: Node) -> Sequence[int]:
-    """Return the dimensions that a reduction combines, or a window that reaches over them from wherever it stands."""
+    """Return the dimensions that a reduction or a row window combines."""
     if node.opcode == "reduce":
         return tuple(node.attributes["dimensions"])
-    if node.opcode != "reduce-window":
+    if not is_row_window(node):
         return ()
-    windows = zip(node.attributes["window"].dimensions, node.operands[0].array.dimensions, strict=True)
-    return [d for d, (window, size) in enumerate(windows) if window.size == 2 * size - 1 > 1]
-
-
-_MATRIX = 2
-"""Dimensions of a matrix."""
+    return [d for d, window in enumerate(node.attributes["window"].dimensions) if window.size > 1]
 
 
 def order_of_spread(broadcast: Node, order: Order) -> Iterator[Order]:
     """Yield the order of a matrix that is broadcast into the tiles of a result, where that lies in an order."""
     (operand,), along = broadcast.operands, broadcast.attributes.get("dimensions", ())
-    minor = [along.index(d) for d in order[:_MATRIX] if d in along]
-    if len(minor) == _MATRIX:
+    minor = [along.index(d) for d in order[:MATRIX] if d in along]
+    if len(minor) == MATRIX:
         yield (*minor, *(d for d in reversed(range(operand.array.rank)) if d not in minor))
 
 
 def without_ones(reshape: Node, order: Order) -> Iterator[Order]:
     """Yield the order of a reshape's operand in one of its result, if they differ in dimensions of size 1 alone."""
     before, after = reshape.operands[0].array, reshape.array
-    large = [[d for d, size in enumerate(array.dimensions) if size > 1] for array in (before, after)]
+    large = [array.large_dimensions for array in (before, after)]
     if [before.dimensions[d] for d in large[0]] == [after.dimensions[d] for d in large[1]]:
         place = dict(zip(large[1], large[0], strict=True))
         ones = [d for d in reversed(range(before.rank)) if d not in large[0]]

@@ -37,11 +37,11 @@ def _replace(graph: Graph, node: Node, target: Target) -> None:
     (along,) = reduce.attributes["dimensions"]
     if row.array.dimensions != node.array.dimensions or any(row.array.dynamic) or not _is_idempotent(graph, reduce):
         return
-    others = [d for d in _big(row) if d != along]
-    if [node.attributes["dimensions"][d] for d in _big(reduce)] != others:
+    others = [d for d in row.array.large_dimensions if d != along]
+    if [node.attributes["dimensions"][d] for d in reduce.array.large_dimensions] != others:
         return
     size = row.array.dimensions[along]
-    if not 0 < size <= _LONGEST or len(_big(row)) <= MATRIX or _is_made_again(row, node, target):
+    if not 0 < size <= _LONGEST or row.array.true_rank <= MATRIX or _is_made_again(row, node, target):
         return
     whole = WindowDimension(2 * size - 1, 1, size - 1, size - 1)
     window = Window(tuple(whole if d == along else WindowDimension(1) for d in range(row.array.rank)))
@@ -51,11 +51,6 @@ def _replace(graph: Graph, node: Node, target: Target) -> None:
 
 _LONGEST = 8192
 """Elements of a row that a kernel still sees as a whole."""
-
-
-def _big(node: Node) -> list[int]:
-    """Return the dimensions of an array that are larger than 1."""
-    return [d for d, size in enumerate(node.array.dimensions) if size != 1]
 
 
 def _is_made_again(row: Node, wide: Node, target: Target) -> bool:
