@@ -194,6 +194,17 @@ def test_a_product_that_moves_what_it_takes_feeds_no_other_in_a_kernel(text, cou
     assert len(kernels(compiled(text, "v5p"))) == count
 
 
+@pytest.mark.parametrize(("side", "cut", "count"), [("q", "", 2), ("q", ":2", 1), ("k", "", 1), ("v", "", 1)])
+def test_a_product_that_goes_through_some_heads_of_its_first_operand_feeds_no_other(side, cut, count):
+    """Those that follow each other: others are cut out, as in the kernels of the TPU compiler (libtpu 0.0.52, v5e)."""
+    sizes = "256,128" if side == "q" else "512,128"
+    number = "qkv".index(side)
+    part = f"w = bf16[32,{sizes}] parameter({number})\n  {side} = bf16[16,{sizes}] slice(w)"
+    part += f", slice={{[0:{32 if cut else 16}{cut}], [0:{sizes[:3]}], [0:128]}}"
+    text = heads().replace(f"{side} = bf16[16,{sizes}] parameter({number})", part)
+    assert len(kernels(compiled(text))) == count
+
+
 def test_wide_arrays_are_fed_with_what_is_turned():
     """As on v6e (libtpu 0.0.52)."""
     assert len(kernels(compiled(heads(queries="256,16,128", of_queries=1), "v6e"))) == 1
