@@ -51,9 +51,10 @@ def parts(sizes, *names):
     return "\n  ".join(lines)
 
 
-def is_one_kernel(*made):
+def is_one_kernel(*made, chip="v5e", columns=64):
     """Return whether the kernel with the maxima of the rows makes the scores too."""
-    module = compiled(TEXT.format(made="\n  ".join(made)))
+    text = TEXT.format(made="\n  ".join(made)).replace("16,64]", f"16,{columns}]")
+    module = compiled(text, chip)
     kernels = [module[i.attributes["calls"]].opcodes for i in module.entry if i.opcode == "fusion"]
     (found,) = ["dot" in opcodes for opcodes in kernels if "reduce-window" in opcodes]
     return found
@@ -77,6 +78,13 @@ def test_parts_of_an_argument_are_taken_where_they_lie_if_they_lie_behind_each_o
 def test_the_only_part_that_is_used_is_taken_where_it_lies():
     """For one part nothing is laid out anew."""
     assert is_one_kernel("y = bf16[2,1024,3,16,64] parameter(0)", SEPARATE, parts((2, 1024, 3, 16, 64), "q"))
+
+
+@pytest.mark.parametrize(("chip", "expected"), [("v5e", False), ("v6e", True)])
+def test_heads_within_positions_are_taken_where_they_lie_by_wide_arrays(chip, expected):
+    """Heads of 128 columns, which an argument has beside each other, as compiled for both chips (libtpu 0.0.52)."""
+    queries = "q = bf16[2,1024,16,64] parameter(0)"
+    assert is_one_kernel(queries, SEPARATE, chip=chip, columns=128) == expected
 
 
 def test_what_is_computed_of_parts_takes_them_along():

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from math import inf
 from typing import NamedTuple
 
-from tpusim.compiler.fuse.moved import goes_through_part, turns_rows, turns_taken
+from tpusim.compiler.fuse.moved import goes_through_part, turns_on_the_way, turns_rows, turns_taken
 from tpusim.compiler.fuse.rules import made_for
 from tpusim.draft import Node
 from tpusim.hardware.chip import Chip
@@ -74,11 +74,9 @@ def _may_feed(feeder: Node, chip: Chip) -> bool:
     What the second moves beside the first makes no difference.
 
     Source: 59 pairs of products compiled ahead of time for v5e (libtpu 0.0.52), with one and two dimensions of batches,
-    of arrays that are cut, spread or turned; 15 each for v5p, where all is as for v5e, and v6e. The wide arrays of v6e
-    are fed with what is turned all the same.
+    of arrays that are cut, spread or turned; 15 each for v5p, where all is as for v5e, and v6e.
     """
-    is_wide = chip.mxu.rows > chip.vpu.lanes
-    return not goes_through_part(feeder) and (is_wide or not turns_taken(feeder))
+    return not goes_through_part(feeder) and (turns_on_the_way(chip) or not turns_taken(feeder))
 
 
 def _behind(operand: Node, private: Collection[Node]) -> list[Node]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from tpusim.compiler.fuse.group import LOOPS_OVER, Group
 from tpusim.compiler.fuse.moved import NEAR, takes_moved, turns_registers, turns_rows
 from tpusim.compiler.host.moves import is_on_host
 from tpusim.compiler.softmax.rows import goes_along_lanes, has_long_rows, has_much_to_compute, is_row_window
 from tpusim.draft import Node
+from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import WORD_BITS
 from tpusim.ir.ops import (
     ELEMENTWISE,
@@ -131,11 +133,18 @@ def writes_over(group: Group, other: Group) -> bool:
     return not group.targets.isdisjoint(other.reads)
 
 
-def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
-    """Return the rule by which a kernel may not make a node that it uses; empty if it may.
+class MatrixUnit(NamedTuple):
+    """What decides which kernels have a product: the chip, and which products may be made in the kernel of another one.
 
-    ``pairs`` are products that may be made in the kernel of another one, with that one: see ``pairs``.
+    ``pairs`` has these with that one: see ``pairs``.
     """
+
+    chip: Chip
+    pairs: Mapping[Node, Node]
+
+
+def refusal(node: Node, group: Group, unit: MatrixUnit) -> str:
+    """Return the rule by which a kernel may not make a node that it uses; empty if it may."""
     if why := _why_alone(node):
         return why
     if not group.has_room_for(node):
@@ -150,8 +159,8 @@ def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
     if why := _why_read(node, users, group):
         return why
     if node.opcode in PRODUCTS:
-        return _refused_product(node, group, pairs)
-    if why := _why_left_by_product(node, users, group):
+        return _refused_product(node, group, unit)
+    if why := _why_left_by_product(node, users, group, unit.chip):
         return why
     if node.opcode == "reduce-window" and not (
         all(user.opcode in KEEPS_TILES for user in users) and is_row_window(node)
@@ -160,7 +169,7 @@ def refusal(node: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
     return ""
 
 
-def _why_left_by_product(node: Node, users: Sequence[Node], group: Group) -> str:
+def _why_left_by_product(node: Node, users: Sequence[Node], group: Group, chip: Chip) -> str:
     """Return why the kernel of rows reads what is made of a product; empty if it need not.
 
     Of rows along the lanes the product itself is stored: see ``_refused_product``.
@@ -170,11 +179,15 @@ def _why_left_by_product(node: Node, users: Sequence[Node], group: Group) -> str
     if product and any(has_long_rows(window, product) for window in tall):
         return _TOO_LONG
     # Another product that it is made of may be in the kernel of the rows all the same.
-    if product and any(map(has_much_to_compute, tall)) and all(map(takes_moved, products_behind(node))):
+    if product and any(map(has_much_to_compute, tall)) and _take_moved(products_behind(node), chip):
         return "the kernel of the product makes it, as rows are long for what they are made of"
     if _takes_turned(node) and product_behind(node) and _is_for_columns(node, group):
         return "the kernel of the product makes it, with what was turned for that"
     return ""
+
+
+def _take_moved(products: Iterable[Node], chip: Chip) -> bool:
+    return all(takes_moved(product, chip) for product in products)
 
 
 def _takes_turned(node: Node) -> bool:
@@ -280,11 +293,11 @@ def writes_parts_of_tiles(update: Node) -> bool:
     return len(order) > 1 and not single.isdisjoint(order[:2])
 
 
-def _refused_product(product: Node, group: Group, pairs: Mapping[Node, Node]) -> str:
+def _refused_product(product: Node, group: Group, unit: MatrixUnit) -> str:
     if group.product is not None:
-        return "" if pairs.get(product) is group.product else "the kernel has a product already"
+        return "" if unit.pairs.get(product) is group.product else "the kernel has a product already"
     windows = [node for node in group.nodes if is_row_window(node)]
-    if windows and takes_moved(product):
+    if windows and takes_moved(product, unit.chip):
         return "it takes what it moves itself, and so makes no rows"
     if any(has_long_rows(window, product) for window in windows):
         return _TOO_LONG

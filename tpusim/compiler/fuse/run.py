@@ -20,6 +20,7 @@ from tpusim.compiler.fuse.pairs import paired
 from tpusim.compiler.fuse.rules import (
     LOOPS,
     MADE_AGAIN,
+    MatrixUnit,
     computed_type,
     goes_along,
     has_product,
@@ -76,7 +77,7 @@ class _Fusion:
         self.nodes = graph.order()
         self.number = {node: number for number, node in enumerate(self.nodes)}
         self.read_bytes = read_bytes(self.nodes)
-        self.pairs = paired(self.nodes, target.chip)
+        self.unit = MatrixUnit(target.chip, paired(self.nodes, target.chip))
         self.largest_read = largest_read(self.nodes)
         self.made_in: dict[Node, list[Group]] = {}
         self.owner: dict[Node, Group] = {}
@@ -101,7 +102,7 @@ class _Fusion:
     def _place(self, node: Node) -> None:
         """Decide in which kernels a node is made, and whether it is an output."""
         groups = self._groups_using(node)
-        refusals = [refusal(node, group, self.pairs) for group in groups]
+        refusals = [refusal(node, group, self.unit) for group in groups]
         why = self._why_stored(node, groups, refusals)
         if groups and not why:
             for group in groups:
@@ -148,7 +149,7 @@ class _Fusion:
         if node.opcode != "convert" or physical_bytes(node.shape) >= physical_bytes(node.operands[0].shape):
             return False
         made = product_behind(node)
-        return made is not None and all(group.product not in (None, self.pairs.get(made)) for group in groups)
+        return made is not None and all(group.product not in (None, self.unit.pairs.get(made)) for group in groups)
 
     def _pays_again(self, node: Node, groups: Sequence[Group]) -> bool:
         """Return whether making a node in each of some kernels takes no more time than making it once and storing it.
@@ -232,7 +233,7 @@ class _Fusion:
 
     def _can_leave(self, node: Node, group: Group, groups: Sequence[Group]) -> bool:
         """Return whether a node may be one more output of a kernel that uses it."""
-        if refusal(node, group, self.pairs) or not group.has_room_for(node, is_result=True):
+        if refusal(node, group, self.unit) or not group.has_room_for(node, is_result=True):
             return False
         if elements_of(node) != group.space or group.product is not None:
             return False
