@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tpusim
@@ -53,6 +54,62 @@ def test_what_gives_no_array_is_wrong(call, target):
     """Where the target makes one."""
     with pytest.raises(ProgramError, match="custom_call_c4"):
         tpusim.simulate(program(call, target), "v5e")
+
+
+@pytest.mark.parametrize(
+    ("call", "target"),
+    [
+        ("f32[8,128] custom-call(p)", "ProductOfElementaryHouseholderReflectors"),
+        ("(f32[8,128], f32[8]) custom-call(p, p)", "Qr"),
+        ("f32[8,128] custom-call(p)", "Qr"),
+        ("(f32[8,128], f32[128]) custom-call(p)", "Qr"),
+        ("f32[8,128] custom-call(p)", "LuDecomposition"),
+        ("(f32[8,128], s32[8], s32[8], s32[8]) custom-call(p)", "LuDecomposition"),
+        ("f32[128,8] custom-call(p)", "AssumeGatherIndicesInBound"),
+        ("(f32[8,200], s32[8,200]) custom-call(p)", "TopK"),
+        ("(f32[128,8], s32[128,8]) custom-call(p)", "TopK"),
+        ("(f32[8,5], s32[8,4]) custom-call(p)", "TopK"),
+        ("(f32[8,128], f32[8,128]) custom-call(p, p)", "AsyncCollectiveStart"),
+        ("f32[8,128] custom-call(p)", "AsyncCollectiveStart"),
+        ("f32[8,128] custom-call(p)", "AsyncCollectiveDone"),
+    ],
+)
+def test_what_takes_or_gives_others_than_its_target_is_wrong(call, target):
+    """So many operands, and results of the sizes that follow from theirs."""
+    with pytest.raises(ProgramError, match="custom_call_c4"):
+        verify_module(program(call, target))
+
+
+@pytest.mark.parametrize(
+    ("call", "target"),
+    [
+        ("(f32[8,128], f32[8]) custom-call(p)", "Qr"),
+        ("(f32[8,128], s32[8], s32[8]) custom-call(p)", "LuDecomposition"),
+        ("(f32[8,128], s32[8]) custom-call(p)", "LuDecomposition"),
+        ("(f32[8,5], s32[8,5]) custom-call(p)", "TopK"),
+        ("f32[8,128]{0,1} custom-call(p)", "AssumeGatherIndicesInBound"),
+    ],
+)
+def test_what_gives_what_its_target_gives_is_right(call, target):
+    """What nothing needs may be missing at the end."""
+    verify_module(program(call, target))
+
+
+@pytest.mark.parametrize(("stated", "is_right"), [("s32[3]", False), ("f32[8]", False), ("token[]", True)])
+def test_what_is_computed_has_the_type_and_sizes_that_are_stated(stated, is_right):
+    """A target whose result the verifier does not know: nothing is cast or handed on as something else."""
+    text = f"""HloModule m
+ENTRY e {{
+  p = u32[] parameter(0)
+  ROOT r = {stated} custom-call(p), custom_call_target="PrepareAsyncCallDone"
+}}
+"""
+    module = parse_module(SourceText("text", text))
+    if is_right:
+        tpusim.execute(module, [np.uint32(1)])
+        return
+    with pytest.raises(ProgramError, match="expected what 'PrepareAsyncCallDone' gives"):
+        tpusim.execute(module, [np.uint32(1)])
 
 
 def test_a_registered_target_takes_what_it_is_given():

@@ -1,9 +1,9 @@
-"""What users say of custom calls to targets of their own: values and cost, by the target's name."""
+"""Custom calls: targets by which others are known, and what users say of targets of their own, values and cost."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tpusim.ir.module import Instruction
+
+
+ASYNC_START: Final = "AsyncCollectiveStart"
+"""The custom call of the TPU compiler in a fusion whose collective begins beside the core: what it takes, room for what
+it will give, and handles."""
+
+ASYNC_DONE: Final = "AsyncCollectiveDone"
+"""The custom call in a fusion whose collective, begun elsewhere, ends: its result is what that gave."""
 
 
 class CustomCall(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from tpusim.hardware.units import HBM
+from tpusim.ir.custom_calls import ASYNC_DONE, ASYNC_START
 from tpusim.ir.module import Computation, Instruction, Module
 from tpusim.ir.ops import CALLS, COLLECTIVES, VIEWS, collective_kind
 from tpusim.limits import DEVICES
@@ -21,7 +22,7 @@ from tpusim.nesting import depth_first
 from tpusim.program.steps import Algorithm, AnyStep, Collective, Wait
 from tpusim.semantics.aliasing import behind_views
 from tpusim.semantics.contexts import Context
-from tpusim.semantics.device_groups import ASYNC_DONE, ASYNC_START, device_groups, device_pairs
+from tpusim.semantics.device_groups import device_groups, device_pairs
 from tpusim.semantics.marks import BY_SLICE
 from tpusim.semantics.memory_spaces import bytes_in_hbm, space_of
 from tpusim.semantics.scalars import table_of

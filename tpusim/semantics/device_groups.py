@@ -35,13 +35,6 @@ INWARD: Final = "xla.sdy.GlobalToLocalShape"
 OUTWARD: Final = "xla.sdy.LocalToGlobalShape"
 """The custom call whose results are the whole of what its operands are a device's parts of."""
 
-ASYNC_START: Final = "AsyncCollectiveStart"
-"""The custom call of the TPU compiler in a fusion whose collective begins beside the core: what it takes, room for what
-it will give, and handles."""
-
-ASYNC_DONE: Final = "AsyncCollectiveDone"
-"""The custom call in a fusion whose collective, begun elsewhere, ends: its result is what that gave."""
-
 _NUMBER = re.compile(r"\b\d{1,9}\b")
 _PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 _PAIR = r"\{\s*(\d+)\s*,\s*(\d+)\s*\}"

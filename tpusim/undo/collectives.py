@@ -12,9 +12,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from tpusim.draft import Draft, Graph, Node
+from tpusim.ir.custom_calls import ASYNC_DONE, ASYNC_START
 from tpusim.ir.module import Computation, Instruction, Literal, Module
 from tpusim.ir.ops import COLLECTIVES
-from tpusim.semantics.device_groups import ASYNC_DONE, ASYNC_START, are_turns, device_groups
+from tpusim.semantics.device_groups import are_turns, device_groups
 from tpusim.semantics.infer.types import one_or_tuple
 from tpusim.semantics.scalars import Budget, Scalars, State
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tpusim.errors import ProgramError, TpusimError, UnsupportedError, did_you_mean
-from tpusim.ir.custom_calls import registered_for
+from tpusim.ir.custom_calls import ASYNC_DONE, ASYNC_START, registered_for
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.control import call
 from tpusim.numerics.ops.linear_algebra import complex_of
@@ -22,7 +22,7 @@ from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, registr
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import pack, unpack
 from tpusim.semantics.aliasing import JOIN, joined_in_order
-from tpusim.semantics.device_groups import ASYNC_DONE, ASYNC_START, INWARD, OUTWARD
+from tpusim.semantics.device_groups import INWARD, OUTWARD
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text
@@ -101,16 +101,30 @@ def _is_wrapper(site: Site, instruction: Instruction) -> bool:
 
 
 def _in_form(value: Any, instruction: Instruction) -> Any:
-    """Return what a target computes if it is a tuple of as many parts wherever the instruction says that it is one."""
+    """Return what a target computes if it is of the shape that the instruction says."""
     todo: list[tuple[Any, Shape]] = [(value, instruction.shape)]
     while todo:
         part, shape = todo.pop()
-        if isinstance(shape, TupleShape):
-            if not isinstance(part, (tuple, list)) or len(part) != len(shape.elements):
-                name = instruction.attributes["custom_call_target"]
-                raise ProgramError(f"{instruction.name}: expected what {name!r} gives, found {instruction.shape}")
+        is_in_parts = isinstance(part, (tuple, list))
+        if isinstance(shape, TupleShape) and is_in_parts and len(part) == len(shape.elements):
             todo += zip(part, shape.elements, strict=True)
+        elif isinstance(shape, TupleShape) or is_in_parts or not _is_of(part, shape):
+            name = instruction.attributes["custom_call_target"]
+            raise ProgramError(f"{instruction.name}: expected what {name!r} gives, found {instruction.shape}")
     return value
+
+
+def _is_of(value: Any, shape: Shape) -> bool:
+    """Return whether a value is an array of some sizes and type, or of no more where those are bounds."""
+    if not isinstance(shape, ArrayShape) or not shape.dtype.is_array_type:
+        return True
+    if not isinstance(value, np.ndarray) or value.dtype != numpy_dtype(shape.dtype) or value.ndim != shape.rank:
+        return False
+    flags = shape.dynamic or (False,) * shape.rank
+    return all(
+        size == bound or (flag and size < bound)
+        for size, bound, flag in zip(value.shape, shape.dimensions, flags, strict=True)
+    )
 
 
 def _checked(value: Any, shape: Shape, name: str) -> Any:

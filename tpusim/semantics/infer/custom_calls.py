@@ -7,27 +7,43 @@ Source: programs compiled ahead of time; XLA, approx_topk and the TPU compiler's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final
 
-from tpusim.ir.custom_calls import REGISTERED, registered_for
+from tpusim.ir.custom_calls import ASYNC_DONE, ASYNC_START, REGISTERED, registered_for
 from tpusim.ir.module import Instruction, Module
-from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, leaves
+from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape, leaves
 
 _MATRICES: Final = (
     "Cholesky CompactWyHelper Eigh EighTpu InvertDiagBlocksLowerTriangular InvertDiagBlocksUpperTriangular"
     " LuComplexDecompositionBlock LuDecomposition LuDecompositionBlock LuRealDecompositionBlock"
     " ProductOfElementaryHouseholderReflectors Qr QrDecompositionBlock"
 ).split()
-_WORDS: Final = "GatherScatterIndicesBitpacked X64Combine X64SplitHigh X64SplitLow".split()
-_SAME: Final = ("AssumeGatherIndicesInBound",)
+_WORDS: Final = "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked X64Combine X64SplitHigh X64SplitLow".split()
 _HANDED_ON: Final = frozenset(
     "LayoutConstraint MoveToDevice MoveToHost SPMDFullToShardShape SPMDShardToFullShape Sharding"
     " annotate_device_placement".split()
 )
-_LEAST_RANK: Final = dict.fromkeys(_MATRICES, 2) | dict.fromkeys((*_WORDS, *_SAME), 0) | {"PartialReduce": 1, "TopK": 1}
+_LEAST_RANK: Final = dict.fromkeys(_MATRICES, 2) | dict.fromkeys(_WORDS, 0) | {"PartialReduce": 1, "TopK": 1}
 """By target the dimensions that its first operand has at least."""
+_OPERAND_COUNTS: Final = {
+    "LuDecomposition": 1,
+    "ProductOfElementaryHouseholderReflectors": 2,
+    "Qr": 1,
+    "X64Combine": 2,
+    ASYNC_START: 1,
+}
+"""By target how many operands it has."""
+_Sizes = tuple[int, ...]
+_SIZES: Final[dict[str, Callable[[list[_Sizes], _Sizes], Sequence[_Sizes]]]] = {
+    "AssumeGatherIndicesInBound": lambda taken, given: taken[:1],
+    "LuDecomposition": lambda taken, given: (taken[0], _diagonal(taken[0]), taken[0][:-1]),
+    "ProductOfElementaryHouseholderReflectors": lambda taken, given: taken[:1],
+    "Qr": lambda taken, given: (taken[0], _diagonal(taken[0])),
+    "TopK": lambda taken, given: [(*taken[0][:-1], min(taken[0][-1], given[-1]))] * 2,
+}
+"""By target the sizes of its results, from those of its operands and those that the first result has."""
 _COMPILERS: Final = frozenset(_LEAST_RANK) | _HANDED_ON | {"AllocateBuffer", "ConcatBitcast"}
 """Targets of which compiling may put calls into any program."""
 
@@ -45,25 +61,53 @@ def call_fault(call: Instruction, operands: Sequence[Shape], result: Shape) -> s
     target = str(call.attributes.get("custom_call_target", ""))
     if registered_for(call) is not None:
         return ""
+    return _operand_fault(target, operands) or _result_fault(target, operands, result)
+
+
+def _operand_fault(target: str, operands: Sequence[Shape]) -> str:
+    if target in _HANDED_ON and not operands:
+        return f"an operand of {target}"
+    if len(operands) != _OPERAND_COUNTS.get(target, len(operands)):
+        return f"operands of {target}: {_OPERAND_COUNTS[target]}"
+    if target == ASYNC_DONE and len(operands) < 2:
+        return f"what {ASYNC_START} gave as the operands of {target}"
+    rank = _LEAST_RANK.get(target, -1)
+    if rank >= 0 and not (operands and _rank(operands[0]) >= rank):
+        return f"an array of at least {rank} dimensions as the first operand of {target}"
+    return ""
+
+
+def _result_fault(target: str, operands: Sequence[Shape], result: Shape) -> str:
     if target == "AllocateBuffer" and not isinstance(result, ArrayShape | BufferShape):
         return f"an array that {target} gives room to"
     if target == "ConcatBitcast" and not (operands and min(map(_rank, (*operands, result))) > 0):
         return f"arrays of at least 1 dimensions as the operands and the result of {target}"
-    if target in _HANDED_ON and not operands:
-        return f"an operand of {target}"
-    if target == "X64Combine" and len(operands) != 2:
-        return f"two operands of {target}"
+    if target == ASYNC_START and not isinstance(result, TupleShape):
+        return f"a tuple as the result of {target}"
     if target == "TopK" and len(getattr(result, "elements", ())) != 2:
         return f"values and indices as the result of {target}"
-    rank = _LEAST_RANK.get(target)
-    if rank is None:
-        return ""
-    if not operands or _rank(operands[0]) < rank:
-        return f"an array of at least {rank} dimensions as the first operand of {target}"
+    rank = min(_LEAST_RANK.get(target, -1), 1)
     first = next(iter(leaves(result)), None)
-    if first is None or _rank(first) < min(rank, 1):
-        return f"an array of at least {min(rank, 1)} dimensions as the result of {target}"
-    return ""
+    if rank >= 0 and (first is None or _rank(first) < rank):
+        return f"an array of at least {rank} dimensions as the result of {target}"
+    return _size_fault(target, operands, result) if target in _SIZES else ""
+
+
+def _size_fault(target: str, operands: Sequence[Shape], result: Shape) -> str:
+    """Return what the sizes of a result are not that follow from those of the operands, or nothing."""
+    given = [leaf.dimensions for leaf in leaves(result)]
+    taken = [leaf.dimensions for operand in operands for leaf in leaves(operand)]
+    wanted = _SIZES[target](taken, given[0])
+    # Behind the first of several results may be missing what nothing needs.
+    is_right = len(given) <= len(wanted) and given == list(wanted[: len(given)])
+    if is_right and isinstance(result, TupleShape) == (len(wanted) > 1):
+        return ""
+    return f"{', '.join(str(list(sizes)) for sizes in wanted)} as the result of {target}"
+
+
+def _diagonal(matrices: _Sizes) -> _Sizes:
+    """Return the sizes of what is one for each element on the diagonal of matrices."""
+    return (*matrices[:-2], min(matrices[-2:]))
 
 
 def _rank(shape: Shape) -> int:
