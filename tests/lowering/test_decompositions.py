@@ -19,7 +19,11 @@ def decomposed(target, m, n, batch=(), chip=CHIP):
     """Return the program with one call or operation on matrices of so many rows and columns, in VMEM."""
     sizes = ",".join(map(str, (*batch, m, n)))
     array = f"f32[{sizes}]{TILES[len(batch) + 2].replace('}', 'S(1)}')}"
+    least = ",".join(map(str, (*batch, min(m, n))))
+    vector = f"[{least}]{TILES[len(batch) + 1]}"
     result = {
+        "LuDecomposition": f"({array}, s32{vector})",
+        "Qr": f"({array}, f32{vector})",
         "Eigh": f"({array}, f32[{n}]{{0:T(128)}})",
         "EighTpu": "(" + ", ".join([f"f32[{n}]{{0:T(128)}}"] * 2 + [array] * 4) + ")",
     }.get(target, array)
@@ -29,7 +33,10 @@ def decomposed(target, m, n, batch=(), chip=CHIP):
         call = "cholesky(%a), lower=true"
     if target == "triangular-solve":
         call = f"triangular-solve({operands}), left_side=true, lower=true, transpose_a=NO_TRANSPOSE"
-    return lower_text(f"%a = {array} parameter(0)\nROOT %y = {result} {call}", chip=chip)
+    if target == "ProductOfElementaryHouseholderReflectors":
+        call = call.replace("%a", "%a, %scales")
+    given = f"%a = {array} parameter(0)\n%scales = f32{vector} parameter(1)"
+    return lower_text(f"{given}\nROOT %y = {result} {call}", chip=chip)
 
 
 def kernel_of(*arguments, **options):

@@ -140,9 +140,9 @@ def check_groups(site: Site, uniform: bool = True) -> str:
     shown += "}" if len(groups) <= 8 else ",...}"
     require(all(groups), "groups_c3", shown)
     require(sorted(ids) == list(range(len(ids))), "groups_c4", shown)
-    expected = site_id_count(site, mode)
-    require(expected in (1, len(ids)), "groups_c5", len(ids), "for", expected)
-    require(len(ids) <= (most := site_most_ids(site, mode)), "groups_c5", len(ids), "for", most)
+    most = site_most_ids(site, mode)
+    are_all = len(ids) == most or not _states_counts(site)
+    require(are_all and len(ids) <= most, "groups_c5", len(ids), "for", most)
     require(not uniform or len(set(map(len, groups))) == 1, "groups_c6", shown)
     return mode
 
@@ -159,8 +159,12 @@ def site_id_count(site: Site, mode: str) -> int:
 
 def site_most_ids(site: Site, mode: str) -> int:
     """Return how many ids there may be in a mode, each of which may stand for several devices."""
-    count, devices = site_id_count(site, mode), site.count("replica_count") * site.count("num_partitions")
-    return count if count > 1 else DEVICES.most // max(1, devices)
+    return site_id_count(site, mode) if _states_counts(site) else DEVICES.most
+
+
+def _states_counts(site: Site) -> bool:
+    """Return whether a module says for how many devices it is; if so a count of 1 means one."""
+    return max(site.count("replica_count"), site.count("num_partitions")) > 1
 
 
 def group_size(site: Site, mode: str) -> int:
