@@ -12,6 +12,7 @@ import pytest
 import tpusim
 from tests.numerics.oracle import run_ours, run_xla
 from tests.semantics.hlo import parse
+from tpusim.errors import ProgramError, UnsupportedError
 
 ADD = "add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }"
 INNER = "inner { a = f32[] parameter(0) ROOT c = f32[] negate(a) }"
@@ -43,6 +44,14 @@ CASES: dict[str, tuple[str, list[Any]]] = {
             before=ADD,
         ),
         [FOUR, np.float32(2)],
+    ),
+    "least of complex numbers in windows": (
+        program(
+            "p = c64[4] parameter(0) z = c64[] parameter(1)",
+            "ROOT r = c64[3] reduce-window(p, z), window={size=2}, to_apply=least",
+            before="least { a = c64[] parameter(0) b = c64[] parameter(1) ROOT c = c64[] minimum(a, b) }",
+        ),
+        [np.array([1 + 2j, 3, -1, 0], np.complex64), np.complex64(9)],
     ),
     "window over a scalar": (
         program(
@@ -142,6 +151,31 @@ def test_a_size_set_where_the_shape_states_another_keeps_the_array() -> None:
     ours, theirs = run_ours(text, [array])[0], run_xla(text, [array])[0]
     assert ours.shape == theirs.shape
     np.testing.assert_array_equal(ours[:42], theirs[:42])
+
+
+@pytest.mark.parametrize("stated", ["f32[50,2]", "f32[50,<=2]"])
+def test_a_size_set_where_the_shape_states_another_is_refused_to_what_reads_the_array(stated: str) -> None:
+    """XLA's sum is of the elements that are left, which no shape here says."""
+    text = program(
+        "p = f32[50,2] parameter(0) n = s32[] constant(42) z = f32[] constant(0)",
+        f"r = {stated} set-dimension-size(p, n), dimensions={{0}}",
+        "ROOT s = f32[] reduce(r, z), dimensions={0,1}, to_apply=add",
+        before=ADD,
+    )
+    with pytest.raises(UnsupportedError, match="to be stated as its bound, <=50"):
+        run_ours(text, [np.ones((50, 2), np.float32)])
+
+
+@pytest.mark.parametrize("state", ["u64[4]", "u8[3]", "u64[1]", "u32[2]"])
+def test_random_bits_need_a_state_of_their_size(state: str) -> None:
+    """Philox has a key of 64 bits and a counter of 64 or 128, as XLA has them."""
+    text = program(
+        f"p = {state} parameter(0)",
+        f"ROOT r = ({state}, u32[3]) rng-bit-generator(p), algorithm=rng_philox",
+    )
+    dtype, size = np.dtype(state[0] + str(int(state[1:].split("[")[0]) // 8)), int(state[-2])
+    with pytest.raises(ProgramError, match="expected a state of 16 or 24 bytes"):
+        run_ours(text, [np.ones(size, dtype)])
 
 
 def test_branches_one_of_which_is_dynamic_give_what_is_dynamic() -> None:

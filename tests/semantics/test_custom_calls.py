@@ -72,6 +72,13 @@ def test_what_gives_no_array_is_wrong(call, target):
         ("(f32[8,128], f32[8,128]) custom-call(p, p)", "AsyncCollectiveStart"),
         ("f32[8,128] custom-call(p)", "AsyncCollectiveStart"),
         ("f32[8,128] custom-call(p)", "AsyncCollectiveDone"),
+        ("f32[8,128] custom-call(p, z)", "ProductOfElementaryHouseholderReflectors"),
+        ("f32[8,128] custom-call(p, p)", "MoveToHost"),
+        ("(f32[8,128], s32[]) custom-call(t)", "MoveToDevice"),
+        ("f32[8,64] custom-call(p)", "MoveToDevice"),
+        ("f32[8,128] custom-call()", "xla.sdy.GlobalToLocalShape"),
+        ("f32[8,128] custom-call(t)", "xla.sdy.LocalToGlobalShape"),
+        ("(f32[8,128], f32[8,128]) custom-call(p)", "xla.sdy.LocalToGlobalShape"),
     ],
 )
 def test_what_takes_or_gives_others_than_its_target_is_wrong(call, target):

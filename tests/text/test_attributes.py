@@ -74,6 +74,7 @@ def test_a_backend_config_may_be_a_string_with_json() -> None:
     string = BackendConfig.decode(r'"{\"known_trip_count\":{\"n\":\"7\"}}"')
     assert plain == string
     assert plain.known_trip_count == 7
+    assert BackendConfig.decode('{"known_trip_count":{"n":"-3"}}').known_trip_count is None
     assert BackendConfig.decode("{'not': json}") == BackendConfig()
 
 

@@ -20,8 +20,8 @@ from tpusim.compiler.target import Target
 from tpusim.draft import Draft, Graph, Node
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ComputationLayout
+from tpusim.ir.custom_calls import INWARD, OUTWARD
 from tpusim.limits import DEVICES
-from tpusim.semantics.device_groups import INWARD, OUTWARD
 from tpusim.semantics.infer.control import frontend_attributes
 from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape

@@ -17,8 +17,8 @@ from tpusim.errors import ProgramError
 from tpusim.frontends.memory_kinds import MEMORY_KIND, lost_moves, memory_spaces, with_marks
 from tpusim.frontends.partition import BYTECODE, parsed, partitioned_text
 from tpusim.frontends.xla import jaxlib, module_text
+from tpusim.ir.custom_calls import INWARD
 from tpusim.limits import bounded
-from tpusim.semantics.device_groups import INWARD
 from tpusim.source import SourceText
 
 # Never going back: a way back for each of a million blanks takes 100 MB.

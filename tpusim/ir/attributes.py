@@ -195,7 +195,9 @@ class BackendConfig(msgspec.Struct, frozen=True, dict=True):
     @property
     def known_trip_count(self) -> int | None:
         """How often a ``while`` runs its body, if the compiler knows."""
-        return _integer(self._object("known_trip_count").get("n"))
+        stated = _integer(self._object("known_trip_count").get("n"))
+        # Less than none is no compiler's, and says nothing.
+        return None if stated is None or stated < 0 else stated
 
     @cached_property
     def scoped_vmem_bytes(self) -> int:

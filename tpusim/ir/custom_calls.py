@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from tpusim.ir.module import Instruction
 
 
+INWARD: Final = "xla.sdy.GlobalToLocalShape"
+"""The custom call whose results are a device's parts of its operands, which are whole."""
+
+OUTWARD: Final = "xla.sdy.LocalToGlobalShape"
+"""The custom call whose results are the whole of what its operands are a device's parts of."""
+
 ASYNC_START: Final = "AsyncCollectiveStart"
 """The custom call of the TPU compiler in a fusion whose collective begins beside the core: what it takes, room for what
 it will give, and handles."""

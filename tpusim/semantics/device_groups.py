@@ -29,12 +29,6 @@ CROSS_PARTITION: Final = "cross_partition"
 CROSS_REPLICA_AND_PARTITION: Final = "cross_replica_and_partition"
 FLATTENED_ID: Final = "flattened_id"
 
-INWARD: Final = "xla.sdy.GlobalToLocalShape"
-"""The custom call whose results are a device's parts of its operands, which are whole."""
-
-OUTWARD: Final = "xla.sdy.LocalToGlobalShape"
-"""The custom call whose results are the whole of what its operands are a device's parts of."""
-
 _NUMBER = re.compile(r"\b\d{1,9}\b")
 _PAIRS_ATTRIBUTE = "_xla_send_recv_source_target_pairs"
 _PAIR = r"\{\s*(\d+)\s*,\s*(\d+)\s*\}"

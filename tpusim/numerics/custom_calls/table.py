@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tpusim.errors import ProgramError, TpusimError, UnsupportedError, did_you_mean
-from tpusim.ir.custom_calls import ASYNC_DONE, ASYNC_START, registered_for
+from tpusim.ir.custom_calls import ASYNC_DONE, ASYNC_START, INWARD, OUTWARD, registered_for
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.control import call
 from tpusim.numerics.ops.linear_algebra import complex_of
@@ -22,7 +22,6 @@ from tpusim.numerics.registry import TOKEN, Rule, array_shape, computes, registr
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import pack, unpack
 from tpusim.semantics.aliasing import JOIN, joined_in_order
-from tpusim.semantics.device_groups import INWARD, OUTWARD
 from tpusim.semantics.infer.types import parts
 from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape, TupleShape, leaves, shape_text

@@ -31,14 +31,22 @@ def get_dimension_size(site: Site, instruction: Instruction, operands: list[Any]
 def set_dimension_size(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the operand cut to a size in one dimension, or filled up with zeros: XLA leaves these unspecified.
 
-    Raises ProgramError for a size below 0 or above the dimension's bound.
+    Raises ProgramError for a size below 0 or above the dimension's bound, and UnsupportedError for a smaller one of a
+    dimension that is stated as static, where something reads the array.
     """
     axis, wanted = instruction.attributes["dimensions"][0], int(operands[1])
-    _check_sizes(instruction, (wanted,), (array_shape(instruction.shape).dimensions[axis],))
     shape = array_shape(instruction.shape)
+    bound = shape.dimensions[axis]
+    _check_sizes(instruction, (wanted,), (bound,))
     if not (shape.dynamic and shape.dynamic[axis]):
-        # Stated as a static size: what lies beyond the elements is there, and is not known.
-        wanted = shape.dimensions[axis]
+        if wanted < bound and site.computation.users.get(instruction.name):
+            # To XLA the dimension is dynamic all the same, and so is whatever is made of it.
+            raise UnsupportedError(
+                f"{instruction.name}: expected the size of dimension {axis}, which is set to {wanted}, to be stated as"
+                f" its bound, <={bound}, found {shape_text(shape, layout=False)}"
+            )
+        # What lies beyond the elements is there, and is not known.
+        wanted = bound
     sizes = list(operands[0].shape)
     sizes[axis] = wanted
     kept = tuple(map(slice, map(min, sizes, operands[0].shape)))

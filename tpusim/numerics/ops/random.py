@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tpusim.compiled import njit
+from tpusim.errors import ProgramError
 from tpusim.ir.module import Instruction
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import Array, array_shape, compute_type, computes, element_type
@@ -35,14 +36,17 @@ def rng_bit_generator(site: Site, instruction: Instruction, operands: list[Any])
     """Return the state after, and the bits; ``rng_default`` is Philox, as on XLA's CPU.
 
     The state is u64: a key and a counter of one word, for Philox of one or two. TPU-compiled text has a form with a
-    state of u32 words that returns the bits alone.
+    state of u32 words that returns the bits alone. Raises ProgramError for a state of another size.
     """
     shape = instruction.shape
     bits = array_shape(shape.elements[1] if isinstance(shape, TupleShape) else shape)
-    generate = _GENERATORS[instruction.attributes["algorithm"]]
+    algorithm = instruction.attributes["algorithm"]
     width = max(8, bits.dtype.bits)
     words = np.ascontiguousarray(operands[0]).reshape(-1)
-    state, values = generate(words.view(np.uint64), bits.dimensions, width)
+    if words.dtype.itemsize not in _WORD_BYTES or words.nbytes not in _STATE_BYTES[algorithm]:
+        sizes, found = " or ".join(map(str, _STATE_BYTES[algorithm])), f"{words.dtype}[{words.size}]"
+        raise ProgramError(f"{instruction.name}: expected a state of {sizes} bytes in u64 or u32, found {found}")
+    state, values = _GENERATORS[algorithm](words.view(np.uint64), bits.dimensions, width)
     dtype = numpy_dtype(bits.dtype)
     # A type narrower than a byte takes the low bits of one.
     typed = values.view(dtype) if dtype.itemsize > 1 or compute_type(dtype) == dtype else values.astype(dtype)
@@ -143,6 +147,9 @@ _GENERATORS: dict[str, Callable[[Array, tuple[int, ...], int], Produced]] = {
     "rng_philox": philox,
     "rng_three_fry": three_fry,
 }
+_WORD_BYTES = 4, 8
+_STATE_BYTES = {"rng_default": (16, 24), "rng_philox": (16, 24), "rng_three_fry": (16,)}
+"""By algorithm how many bytes its state has."""
 
 
 def _words(number: int, count: int) -> NDArray[np.uint64]:

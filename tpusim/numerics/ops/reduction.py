@@ -129,7 +129,8 @@ def reduce_window(site: Site, instruction: Instruction, operands: list[Any]) -> 
     # A scalar has no dimensions over which a window could go, and the text then no window.
     window = instruction.attributes.get("window", Window()).dimensions
     opcode = binary_opcode(site.module, name) if count == 1 else None
-    if opcode in UFUNCS:
+    # Complex numbers have an order, but no first and no last one.
+    if opcode in UFUNCS and not (opcode in ("maximum", "minimum") and arrays[0].dtype.kind == "c"):
         results = [_usual_windows(UFUNCS[opcode], arrays[0], inits[0], window)]
     else:
         results = _any_windows(site, name, arrays, inits, window)

@@ -11,25 +11,30 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final
 
-from tpusim.ir.custom_calls import ASYNC_DONE, ASYNC_START, REGISTERED, registered_for
+from tpusim.ir.custom_calls import ASYNC_DONE, ASYNC_START, INWARD, OUTWARD, REGISTERED, registered_for
 from tpusim.ir.module import Instruction, Module
 from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape, leaves
 
+_REFLECTIONS: Final = "ProductOfElementaryHouseholderReflectors"
 _MATRICES: Final = (
     "Cholesky CompactWyHelper Eigh EighTpu InvertDiagBlocksLowerTriangular InvertDiagBlocksUpperTriangular"
     " LuComplexDecompositionBlock LuDecomposition LuDecompositionBlock LuRealDecompositionBlock"
     " ProductOfElementaryHouseholderReflectors Qr QrDecompositionBlock"
 ).split()
 _WORDS: Final = "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked X64Combine X64SplitHigh X64SplitLow".split()
+_MOVES: Final = ("MoveToDevice", "MoveToHost")
 _HANDED_ON: Final = frozenset(
-    "LayoutConstraint MoveToDevice MoveToHost SPMDFullToShardShape SPMDShardToFullShape Sharding"
-    " annotate_device_placement".split()
+    "LayoutConstraint SPMDFullToShardShape SPMDShardToFullShape Sharding annotate_device_placement".split()
 )
-_LEAST_RANK: Final = dict.fromkeys(_MATRICES, 2) | dict.fromkeys(_WORDS, 0) | {"PartialReduce": 1, "TopK": 1}
+_LEAST_RANK: Final = (
+    dict.fromkeys(_MATRICES, 2) | dict.fromkeys((*_WORDS, *_MOVES), 0) | {"PartialReduce": 1, "TopK": 1}
+)
 """By target the dimensions that its first operand has at least."""
 _OPERAND_COUNTS: Final = {
     "LuDecomposition": 1,
-    "ProductOfElementaryHouseholderReflectors": 2,
+    "MoveToDevice": 1,
+    "MoveToHost": 1,
+    _REFLECTIONS: 2,
     "Qr": 1,
     "X64Combine": 2,
     ASYNC_START: 1,
@@ -37,9 +42,9 @@ _OPERAND_COUNTS: Final = {
 """By target how many operands it has."""
 _Sizes = tuple[int, ...]
 _SIZES: Final[dict[str, Callable[[list[_Sizes], _Sizes], Sequence[_Sizes]]]] = {
-    "AssumeGatherIndicesInBound": lambda taken, given: taken[:1],
+    **dict.fromkeys(("AssumeGatherIndicesInBound", *_MOVES), lambda taken, given: taken[:1]),
     "LuDecomposition": lambda taken, given: (taken[0], _diagonal(taken[0]), taken[0][:-1]),
-    "ProductOfElementaryHouseholderReflectors": lambda taken, given: taken[:1],
+    _REFLECTIONS: lambda taken, given: taken[:1],
     "Qr": lambda taken, given: (taken[0], _diagonal(taken[0])),
     "TopK": lambda taken, given: [(*taken[0][:-1], min(taken[0][-1], given[-1]))] * 2,
 }
@@ -67,14 +72,27 @@ def call_fault(call: Instruction, operands: Sequence[Shape], result: Shape) -> s
 def _operand_fault(target: str, operands: Sequence[Shape]) -> str:
     if target in _HANDED_ON and not operands:
         return f"an operand of {target}"
-    if len(operands) != _OPERAND_COUNTS.get(target, len(operands)):
-        return f"operands of {target}: {_OPERAND_COUNTS[target]}"
+    count = _OPERAND_COUNTS.get(target, len(operands))
+    if len(operands) != count:
+        return f"{count} operand{'s' if count > 1 else ''} of {target}"
     if target == ASYNC_DONE and len(operands) < 2:
         return f"what {ASYNC_START} gave as the operands of {target}"
+    if target in (INWARD, OUTWARD) and min(map(_rank, operands), default=-1) < 0:
+        return f"arrays as the operands of {target}"
     rank = _LEAST_RANK.get(target, -1)
     if rank >= 0 and not (operands and _rank(operands[0]) >= rank):
         return f"an array of at least {rank} dimensions as the first operand of {target}"
+    if target == _REFLECTIONS and not _are_scales(*operands):
+        return f"a number for each reflection as the second operand of {target}"
     return ""
+
+
+def _are_scales(packed: Shape, scales: Shape) -> bool:
+    """Return whether there is a number for each of some columns of matrices."""
+    if not (isinstance(packed, ArrayShape) and isinstance(scales, ArrayShape) and scales.rank == packed.rank - 1):
+        return False
+    most = _diagonal(packed.dimensions)
+    return scales.dimensions[:-1] == most[:-1] and scales.dimensions[-1] <= most[-1]
 
 
 def _result_fault(target: str, operands: Sequence[Shape], result: Shape) -> str:
@@ -84,6 +102,8 @@ def _result_fault(target: str, operands: Sequence[Shape], result: Shape) -> str:
         return f"arrays of at least 1 dimensions as the operands and the result of {target}"
     if target == ASYNC_START and not isinstance(result, TupleShape):
         return f"a tuple as the result of {target}"
+    if target in (INWARD, OUTWARD) and len(list(leaves(result))) != len(operands):
+        return f"as many arrays as the result of {target}"
     if target == "TopK" and len(getattr(result, "elements", ())) != 2:
         return f"values and indices as the result of {target}"
     rank = min(_LEAST_RANK.get(target, -1), 1)
