@@ -8,11 +8,13 @@ import pytest
 
 import tpusim
 from tests.lowering.hlo import ADD, lower_module_text
+from tpusim.errors import ProgramError
 from tpusim.lowering.collectives import algorithm_of
 from tpusim.numerics.collectives import group_of
 from tpusim.numerics.site import Device, Settings, Site
 from tpusim.program.steps import Algorithm
 from tpusim.semantics.device_groups import channel_pairs, device_groups, device_pairs
+from tpusim.semantics.verify.module import verify_module
 from tpusim.source import SourceText
 from tpusim.text.parser import parse_module
 
@@ -189,3 +191,31 @@ def test_what_opcodes_allow_is_run(line):
     module, _ = module_of(line, "num_partitions=4")
     assert tpusim.check(module) == []
     assert tpusim.simulate(module, "v5e").time_us > 0
+
+
+PERMUTE = "f32[8]{0} collective-permute(%x), source_target_pairs={{0,1},{1,0}}"
+EXCHANGE = "f32[8]{0} all-to-all(%x), dimensions={0}, replica_groups={{0,1}}"
+BROADCAST = "f32[8]{0} collective-broadcast(%x), replica_groups={{0,1}}"
+
+
+@pytest.mark.parametrize("line", [PERMUTE, EXCHANGE, BROADCAST])
+@pytest.mark.parametrize(
+    ("head", "channel", "is_right"),
+    [
+        ("replica_count=2", "", True),
+        ("replica_count=2", ", channel_id=1", False),
+        ("num_partitions=2", "", False),
+        ("num_partitions=2", ", channel_id=1", True),
+        ("replica_count=1", "", True),
+        ("replica_count=1", ", channel_id=1", True),
+    ],
+)
+def test_ids_are_of_replicas_or_partitions_that_there_are(line, head, channel, is_right):
+    """As XLA's verifier has it; where a module states one device alone, 1 is what stands for "not known"."""
+    text = f"HloModule m, {head}\n\nENTRY %main {{\n  %x = f32[8]{{0}} parameter(0)\n  ROOT %c = {line}{channel}\n}}\n"
+    module = parse_module(SourceText("m.hlo", text))
+    if is_right:
+        verify_module(module)
+        return
+    with pytest.raises(ProgramError, match=r"groups_c5|collective_permute_c2|collective_broadcast_c3"):
+        verify_module(module)
