@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tpusim
 from tests.machine.collectives import GIB, collective, pod_of, program_of, run
 from tpusim.cost.collectives import plan_group
-from tpusim.errors import ProgramError, SimulationError
+from tpusim.errors import ConfigError, ProgramError, SimulationError
 from tpusim.hardware.load import load_chip
 from tpusim.hardware.pod import parse_topology
 from tpusim.machine.placement import pod_of as placed_on
@@ -405,3 +405,11 @@ def test_programs_side_by_side_name_their_own_devices_only():
     far = program_of(collective("all-reduce", 8.0, ((0, 9),), channel_id=1), devices=2)
     with pytest.raises(ProgramError, match="name 10 devices, the program is for 2"):
         simulate_pod([far, far], CHIP)
+
+
+@pytest.mark.parametrize(("text", "there"), [("v5e:2x2", "0 to 3"), ("v5e:1", "0")])
+def test_a_figure_of_a_device_that_is_not_there_is_refused(text, there):
+    """As one of a link is: nothing that somebody asks for changes nothing in silence."""
+    chip = load_chip("v5e", {"devices.4.clock": 0.5})
+    with pytest.raises(ConfigError, match=f"which has {there}, found 4"):
+        simulate_pod([program_of(KERNEL, devices=1)], chip, parse_topology(text))

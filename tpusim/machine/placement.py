@@ -109,14 +109,18 @@ class Cohort(msgspec.Struct, frozen=True):
 def pod_of(programs: Sequence[Program], chip: Chip, topology: Topology | None) -> Pod:
     """Return the pod that programs run on: of ``topology``, or of as many chips as they need in their usual shape.
 
-    Raises ConfigError if groups or pairs name devices that ``topology`` does not have.
+    Raises ConfigError if groups, pairs or the chip's figures name devices that it does not have.
     """
     needed = devices_needed(programs)
     count = needed if topology is None else topology.chip_count * chip.devices_per_chip
     if count < needed:
         raise ConfigError(f"topology: groups and pairs of the program name {needed} devices, this slice has {count}")
     topology = topology or _own_slices(programs, chip) or usual_slice(needed, chip)
-    return build_pod(topology, chip, along_ring=_lie_along_ring(programs, chip, topology))
+    pod = build_pod(topology, chip, along_ring=_lie_along_ring(programs, chip, topology))
+    if (named := max(map(int, chip.devices), default=0)) >= pod.device_count:
+        there = f"0 to {pod.device_count - 1}" if pod.device_count > 1 else "0"
+        raise ConfigError(f"devices: expected a device of this slice, which has {there}, found {named}")
+    return pod
 
 
 def _own_slices(programs: Sequence[Program], chip: Chip) -> Topology | None:
