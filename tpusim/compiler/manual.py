@@ -183,7 +183,7 @@ def _shardings(node: Node) -> list[str]:
     """Return how each operand of a crossing is sharded, in Shardy's words."""
     found = _SHARDING.findall(_text(node))
     if len(found) != len(node.operands):
-        raise _refused(node, f"its shardings are {_text(node)}")
+        raise _refused(node, f"it says as its shardings {_text(node) or 'nothing'}")
     return found
 
 

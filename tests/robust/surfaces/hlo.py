@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
+from tests.robust.calls import custom_call
 from tests.robust.contract import Wrong, check_text, pick, surface
 from tests.robust.control import control_flow
 from tests.robust.mutations import encoded, mutated_bytes, mutated_text, mutated_tree
@@ -101,6 +102,17 @@ def take_control_flow(content: bytes, folder: Path) -> None:
             found[record.name] += record.count
     if found != expected:
         raise Wrong(f"kernels ran {+(found - expected)} more and {+(expected - found)} less often than the text says")
+
+
+@surface("calls", custom_call, 2)
+def take_custom_call(content: bytes, folder: Path) -> None:
+    """Run a custom call, or compute it: a result has the shape that is stated."""
+    module = read_program("case.hlo.txt", content)
+    if pick(content, 2):
+        _run(module, content, ("", "compiled")[pick(content, 4) // 2])
+        return
+    if not _stated_wrong(module):
+        _compute(module)
 
 
 @surface("unscheduled", lambda random: mutated_hlo(random, unscheduled() + sharded()), 6)
