@@ -11,7 +11,7 @@ round trip of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tpusim.ir.module import Instruction, Module
@@ -107,10 +107,14 @@ def channel_pairs(module: Module, transfer: Instruction) -> Pairs | None:
     return tuple((source, target) for source, target in _devices_of(module, stated, module.partition_count > 1))
 
 
-def _devices_of(module: Module, lists: Iterable[Sequence[int]], of_partitions: bool) -> Groups:
-    """Return lists of partitions as lists of devices in each replica, or those of replicas in each partition."""
+def _devices_of(module: Module, lists: Sequence[Sequence[int]], of_partitions: bool) -> Groups:
+    """Return lists of partitions as lists of devices in each replica, or those of replicas in each partition.
+
+    Partitions beyond the only one of a module with replicas are those: it states their number under the other name.
+    """
     replicas, partitions = module.replica_count, module.partition_count
-    if (replicas if of_partitions else partitions) == 1:
+    are_devices = of_partitions and partitions == 1 and any(number for ids in lists for number in ids)
+    if (replicas if of_partitions else partitions) == 1 or are_devices:
         # Ids are devices then. Many collectives share the groups of a large slice: these are not made again.
         return tuple(map(tuple, lists))
     if of_partitions:
@@ -134,9 +138,11 @@ def check_groups(site: Site, uniform: bool = True) -> str:
     shown += "}" if len(groups) <= 8 else ",...}"
     require(all(groups), "groups_c3", shown)
     require(sorted(ids) == list(range(len(ids))), "groups_c4", shown)
-    most = site_most_ids(site, mode)
-    are_all = len(ids) == most or not _states_counts(site)
-    require(are_all and len(ids) <= most, "groups_c5", len(ids), "for", most)
+    expected, most = site_id_count(site, mode), site_most_ids(site, mode)
+    require(expected in (1, len(ids)), "groups_c5", len(ids), "for", expected)
+    # All replicas, if partitions are not stated and replicas stand for them.
+    are_some = mode == CROSS_PARTITION and 1 < len(ids) < most < DEVICES.most
+    require(len(ids) <= most and not are_some, "groups_c5", len(ids), "for", most)
     require(not uniform or len(set(map(len, groups))) == 1, "groups_c6", shown)
     return mode
 
@@ -153,12 +159,11 @@ def site_id_count(site: Site, mode: str) -> int:
 
 def site_most_ids(site: Site, mode: str) -> int:
     """Return how many ids there may be in a mode, each of which may stand for several devices."""
-    return site_id_count(site, mode) if _states_counts(site) else DEVICES.most
-
-
-def _states_counts(site: Site) -> bool:
-    """Return whether a module says for how many devices it is; if so a count of 1 means one."""
-    return max(site.count("replica_count"), site.count("num_partitions")) > 1
+    count, devices = site_id_count(site, mode), site.count("replica_count") * site.count("num_partitions")
+    if count == 1 < devices and mode == CROSS_PARTITION:
+        # See ``_devices_of``.
+        return devices
+    return count if count > 1 else DEVICES.most // max(1, devices)
 
 
 def group_size(site: Site, mode: str) -> int:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import Window, WindowDimension
 from tpusim.ir.module import Instruction
+from tpusim.ir.ops import IDEMPOTENT
 from tpusim.limits import WINDOW_STEPS
 from tpusim.numerics.folds import take_turns
 from tpusim.numerics.grouping import may_group
@@ -130,7 +131,7 @@ def reduce_window(site: Site, instruction: Instruction, operands: list[Any]) -> 
     window = instruction.attributes.get("window", Window()).dimensions
     opcode = binary_opcode(site.module, name) if count == 1 else None
     # Complex numbers have an order, but no first and no last one.
-    if opcode in UFUNCS and not (opcode in ("maximum", "minimum") and arrays[0].dtype.kind == "c"):
+    if opcode in UFUNCS and not (opcode in IDEMPOTENT and arrays[0].dtype.kind == "c"):
         results = [_usual_windows(UFUNCS[opcode], arrays[0], inits[0], window)]
     else:
         results = _any_windows(site, name, arrays, inits, window)
