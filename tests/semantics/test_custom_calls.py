@@ -105,18 +105,13 @@ def test_what_gives_what_its_target_gives_is_right(call, target):
 @pytest.mark.parametrize(("stated", "is_right"), [("s32[3]", False), ("f32[8]", False), ("token[]", True)])
 def test_what_is_computed_has_the_type_and_sizes_that_are_stated(stated, is_right):
     """A target whose result the verifier does not know: nothing is cast or handed on as something else."""
-    text = f"""HloModule m
-ENTRY e {{
-  p = u32[] parameter(0)
-  ROOT r = {stated} custom-call(p), custom_call_target="PrepareAsyncCallDone"
-}}
-"""
-    module = parse_module(SourceText("text", text))
+    module = program(f"{stated} custom-call(z)", "PrepareAsyncCallDone")
+    inputs = [np.zeros((8, 128), np.float32), np.int32(1)]
     if is_right:
-        tpusim.execute(module, [np.uint32(1)])
+        tpusim.execute(module, inputs)
         return
     with pytest.raises(ProgramError, match="expected what 'PrepareAsyncCallDone' gives"):
-        tpusim.execute(module, [np.uint32(1)])
+        tpusim.execute(module, inputs)
 
 
 def test_a_registered_target_takes_what_it_is_given():

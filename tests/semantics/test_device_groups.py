@@ -202,7 +202,7 @@ BROADCAST = "f32[8]{0} collective-broadcast(%x), replica_groups={{0,1}}"
 @pytest.mark.parametrize("channel", ["", ", channel_id=1"])
 def test_partitions_of_a_module_that_states_replicas_alone_are_these(line, channel):
     """XLA's verifier skips a count of 1, which may mean that none is stated: there are two devices, not three."""
-    assert tpusim.simulate(whole(f"{line}{channel}", "replica_count=2"), "v5e").program.devices_needed == 2
+    assert tpusim.simulate(module_of(f"{line}{channel}", "replica_count=2")[0], "v5e").program.devices_needed == 2
 
 
 @pytest.mark.parametrize("line", [PERMUTE, EXCHANGE, BROADCAST])
@@ -210,10 +210,4 @@ def test_more_ids_than_there_are_replicas_are_refused(line):
     """Whatever they are of."""
     text = line.replace("{0,1}", "{0,1,2,3}") if "groups" in line else line.replace("1,0}", "1,2}")
     with pytest.raises(ProgramError, match=r"groups_c5|collective_permute_c2|collective_broadcast_c3"):
-        verify_module(whole(f"{text}, channel_id=1", "replica_count=2"))
-
-
-def whole(line, head):
-    """Return a module of one collective."""
-    text = f"HloModule m, {head}\n\nENTRY %main {{\n  %x = f32[8]{{0}} parameter(0)\n  ROOT %c = {line}\n}}\n"
-    return parse_module(SourceText("m.hlo", text))
+        verify_module(module_of(f"{text}, channel_id=1", "replica_count=2")[0])

@@ -17,10 +17,11 @@ from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape, leav
 
 _REFLECTIONS: Final = "ProductOfElementaryHouseholderReflectors"
 _MATRICES: Final = (
-    "Cholesky CompactWyHelper Eigh EighTpu InvertDiagBlocksLowerTriangular InvertDiagBlocksUpperTriangular"
-    " LuComplexDecompositionBlock LuDecomposition LuDecompositionBlock LuRealDecompositionBlock"
-    " ProductOfElementaryHouseholderReflectors Qr QrDecompositionBlock"
-).split()
+    _REFLECTIONS,
+    *"Cholesky CompactWyHelper Eigh EighTpu InvertDiagBlocksLowerTriangular InvertDiagBlocksUpperTriangular".split(),
+    *"LuComplexDecompositionBlock LuDecomposition LuDecompositionBlock LuRealDecompositionBlock Qr".split(),
+    "QrDecompositionBlock",
+)
 _WORDS: Final = "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked X64Combine X64SplitHigh X64SplitLow".split()
 _MOVES: Final = ("MoveToDevice", "MoveToHost")
 _HANDED_ON: Final = frozenset(
@@ -31,9 +32,8 @@ _LEAST_RANK: Final = (
 )
 """By target the dimensions that its first operand has at least."""
 _OPERAND_COUNTS: Final = {
+    **dict.fromkeys(_MOVES, 1),
     "LuDecomposition": 1,
-    "MoveToDevice": 1,
-    "MoveToHost": 1,
     _REFLECTIONS: 2,
     "Qr": 1,
     "X64Combine": 2,
