@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.numerics.one_instruction import computation, numbered, program
-from tests.numerics.oracle import run_ours
+from tests.numerics.oracle import run_ours, run_xla
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.numerics.ops.dynamic import fit_together, reshaped_sizes
 from tpusim.shapes.notation import parse_shape
@@ -57,6 +57,48 @@ def test_a_size_may_grow_back() -> None:
     """What fills the array up is unspecified in XLA, and zero here."""
     grown = run("s32[10]", "ten = s32[] constant(10)", "set-dimension-size(d, ten), dimensions={0}", size=3)
     assert grown.tolist() == [1, 2, 3] + [0] * 7
+
+
+GATHER = "offset_dims={1}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1"
+SCATTER = (
+    "update_window_dims={1}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=f"
+)
+PLACES = {
+    "dynamic-slice": ["w = s32[3] dynamic-slice(d, at), dynamic_slice_sizes={3}", "s32[1] slice(w), slice={[0:1]}"],
+    "whole dynamic-slice": ["s32[<=10] dynamic-slice(d, at), dynamic_slice_sizes={10}"],
+    "gather": [
+        f"w = s32[1,3] gather(d, places), {GATHER}, slice_sizes={{3}}",
+        "s32[1,1] slice(w), slice={[0:1], [0:1]}",
+    ],
+    "whole gather": [f"s32[1,<=10] gather(d, places), {GATHER}, slice_sizes={{10}}"],
+    "dynamic-update-slice": ["s32[<=10] dynamic-update-slice(d, three, at)"],
+    "scatter": [f"s32[<=10] scatter(d, places, row), {SCATTER}"],
+}
+
+
+@pytest.mark.parametrize("start", [-2, 0, 2, 3, 4])
+@pytest.mark.parametrize("name", PLACES)
+def test_places_are_moved_in_by_the_bound(name: str, start: int) -> None:
+    """Not by the size, as XLA: what lies beyond the size is written for nobody, and what is read there is nobody's."""
+    *lines, last = PLACES[name]
+    entry = [
+        "ENTRY e {",
+        "p0 = s32[10] parameter(0)",
+        "p1 = s32[] parameter(1)",
+        "at = s32[] parameter(2)",
+        "zero = s32[] constant(0)",
+        "three = s32[3] constant({100, 2000, 30000})",
+        "row = s32[1,3] reshape(three)",
+        "places = s32[1,1] reshape(at)",
+        SET,
+        *lines,
+        f"found = {last}",
+        f"ROOT r = s32[] reduce(found, zero), dimensions={{{'0,1' if '[1,' in last else '0'}}}, to_apply=f",
+        "}",
+    ]
+    text = "\n\n".join(["HloModule m", computation("add"), "\n".join(entry)])
+    inputs = [numbered((10,)), np.array(5, np.int32), np.array(start, np.int32)]
+    assert run_ours(text, inputs)[0] == run_xla(text, inputs)[0]
 
 
 def test_a_dynamic_reshape_takes_its_sizes_from_operands() -> None:

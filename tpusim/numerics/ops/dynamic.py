@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
+from operator import le
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import array_shape, computes, element_type
 from tpusim.numerics.site import Site
-from tpusim.shapes.shape import ArrayShape, shape_text
+from tpusim.shapes.shape import ArrayShape, Shape, shape_text
 
 
 @computes("get-dimension-size")
@@ -49,11 +50,26 @@ def set_dimension_size(site: Site, instruction: Instruction, operands: list[Any]
         wanted = bound
     sizes = list(operands[0].shape)
     sizes[axis] = wanted
-    kept = tuple(map(slice, map(min, sizes, operands[0].shape)))
-    if wanted <= operands[0].shape[axis]:
-        return operands[0][kept]
-    result = np.zeros(sizes, operands[0].dtype)
-    result[kept] = operands[0][kept]
+    return resized(operands[0], sizes)
+
+
+def at_bounds(value: Any, shape: Shape) -> Any:
+    """Return a value at the bounds of its shape: what goes to places of it may go up to these, and may find zeros."""
+    return resized(value, array_shape(shape).dimensions)
+
+
+def sizes_of_slice(sizes: Sequence[int], whole: Sequence[int], found: Sequence[int]) -> list[int]:
+    """Return the true sizes of a slice: those that it states, but of a ``whole`` dimension what was ``found`` there."""
+    return [n if size == bound else size for size, bound, n in zip(sizes, whole, found, strict=True)]
+
+
+def resized(value: Any, sizes: Sequence[int]) -> Any:
+    """Return an array cut to some sizes, or filled up with zeros."""
+    kept = tuple(map(slice, map(min, sizes, value.shape)))
+    if all(map(le, sizes, value.shape)):
+        return value[kept]
+    result = np.zeros(sizes, value.dtype)
+    result[kept] = value[kept]
     return result
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tpusim.compiled import njit
 from tpusim.ir.module import Instruction
 from tpusim.numerics.folds import take_turns
+from tpusim.numerics.ops.dynamic import at_bounds, resized, sizes_of_slice
 from tpusim.numerics.registry import Array, compute_type, computes
 from tpusim.numerics.scalar_computation import binary_opcode, lifted_list
 from tpusim.numerics.site import Site
@@ -100,21 +101,24 @@ def _starts(indices: Array, vector_dimension: int, indexed: Sequence[int], batch
 @computes("gather")
 def gather(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return a window of the operand for every index vector; a start that reaches out is moved in."""
-    attributes, (operand, indices) = instruction.attributes, operands
+    attributes, (found, indices) = instruction.attributes, operands
+    operand = at_bounds(found, site.operand(instruction, 0).shape)
     own = attributes.get("operand_batching_dims", ())
     batching = dict(zip(own, attributes.get("start_indices_batching_dims", ()), strict=True))
     starts = _starts(indices, attributes["index_vector_dim"], attributes["start_index_map"], batching)
-    # A dynamic dimension may be smaller than its bound, and so than the slice.
-    sizes = tuple(map(min, attributes["slice_sizes"], operand.shape))
+    sizes = attributes["slice_sizes"]
     outer = _without(indices.shape, attributes["index_vector_dim"])
     windows = Windows(operand.shape, sizes, starts, outer)
     values = take_windows(np.ravel(operand), windows.bases(is_clamped=True), windows.offsets)
     # Collapsed and batching dimensions have size 1 in a window and no dimension in the result.
     dropped = {*attributes["collapsed_slice_dims"], *own}
-    kept = [size for dimension, size in enumerate(sizes) if dimension not in dropped]
+    kept = [dimension for dimension in range(operand.ndim) if dimension not in dropped]
+    stated = (*outer, *[sizes[dimension] for dimension in kept])
     # Windows without elements that collapse leave none to take, and XLA fills the result with zeros.
-    whole = values.reshape((*outer, *kept)) if windows.offsets.size else np.zeros((*outer, *kept), operand.dtype)
-    return np.moveaxis(whole, range(len(outer), whole.ndim), attributes["offset_dims"])
+    whole = values.reshape(stated) if windows.offsets.size else np.zeros(stated, operand.dtype)
+    true_sizes = sizes_of_slice(sizes, operand.shape, found.shape)
+    cut = resized(whole, (*outer, *[true_sizes[dimension] for dimension in kept]))
+    return np.moveaxis(cut, range(len(outer), whole.ndim), attributes["offset_dims"])
 
 
 def take_windows(flat: Array, bases: Places, offsets: Places) -> Array:
@@ -134,7 +138,8 @@ def take_windows(flat: Array, bases: Places, offsets: Places) -> Array:
 def scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the operands with updates combined into windows; a window that does not lie inside does nothing."""
     attributes, count = instruction.attributes, len(operands) // 2
-    targets, indices, updates = operands[:count], operands[count], operands[count + 1 :]
+    found, indices, updates = operands[:count], operands[count], operands[count + 1 :]
+    targets = [at_bounds(one, site.operand(instruction, place).shape) for place, one in enumerate(found)]
     windows = _scatter_windows(attributes, targets[0].shape, indices, updates[0].shape)
     inside, bases = windows.inside(), windows.bases(is_clamped=False)
     in_rows = [_update_rows(update, attributes["update_window_dims"]) for update in updates]
@@ -143,7 +148,8 @@ def scatter(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     # flatten always copies: the operands belong to others.
     flat = [target.flatten() for target in targets]
     flat = combine_at(site, attributes["to_apply"], flat, in_rows, (bases, windows.offsets))
-    results = tuple(one.reshape(target.shape) for one, target in zip(flat, targets, strict=True))
+    whole = [one.reshape(target.shape) for one, target in zip(flat, targets, strict=True)]
+    results = tuple(resized(one, own.shape) for one, own in zip(whole, found, strict=True))
     return results if isinstance(instruction.shape, TupleShape) else results[0]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tpusim.ir.module import Instruction
-from tpusim.numerics.ops.dynamic import reshaped_sizes
+from tpusim.numerics.ops.dynamic import at_bounds, reshaped_sizes, resized, sizes_of_slice
 from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import pack, unpack
@@ -82,16 +82,18 @@ def inside(count: int, begin: int, step: int, size: int) -> tuple[slice, slice]:
 def dynamic_slice(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return, as a view, the part of given sizes that begins at the start operands, moved to lie inside."""
     sizes = instruction.attributes["dynamic_slice_sizes"]
-    return operands[0][window_at(operands[0].shape, sizes, operands[1:])]
+    whole = at_bounds(operands[0], site.operand(instruction, 0).shape)
+    part = whole[window_at(whole.shape, sizes, operands[1:])]
+    return resized(part, sizes_of_slice(sizes, whole.shape, operands[0].shape))
 
 
 @computes("dynamic-update-slice")
 def dynamic_update_slice(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return the first operand with a part, moved to lie inside, replaced by the second operand."""
     # The operand may be a view of what others still read.
-    result = operands[0].copy()
+    result = at_bounds(operands[0], site.operand(instruction, 0).shape).copy()
     result[window_at(result.shape, operands[1].shape, operands[2:])] = operands[1]
-    return result
+    return resized(result, operands[0].shape)
 
 
 def window_at(dimensions: Sequence[int], sizes: Sequence[int], starts: list[Any]) -> tuple[slice, ...]:
