@@ -111,6 +111,17 @@ def test_what_is_no_number_has_the_bits_of_xla(name: str) -> None:
     np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
 
 
+@pytest.mark.parametrize("name", sorted(name for name, dtype in DTYPES.items() if dtype.is_float))
+def test_numbers_beside_a_tie_are_rounded_as_by_xla(name: str) -> None:
+    """Once, or through f32, which makes a tie of them: ties between neighbours of 0 to 10 bits, by a hair missed."""
+    ties = [1 + 2.0 ** -(bits + 1) for bits in range(11)]
+    numbers = [repr(sign * tie + hair) for sign in (1, -1) for tie in ties for hair in (-1e-13, 0, 1e-13)]
+    numbers = numbers[: len(numbers) // 2] if name == "f8e8m0fnu" else numbers
+    text = entry(f"ROOT c = {name}[{len(numbers)}] constant({{{', '.join(numbers)}}})")
+    found, expected = run_ours(text, [])[0], run_xla(text, [])[0]
+    np.testing.assert_array_equal(found.view(np.uint8), expected.view(np.uint8))
+
+
 def test_a_tuple_is_a_tuple_of_values() -> None:
     """Nested as its shape is."""
     shape = "((), f32[2], (pred[], c64[]))"

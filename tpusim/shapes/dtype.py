@@ -156,3 +156,19 @@ def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     is_swapped = array.dtype.kind in "iufc" and not array.dtype.isnative
     # Not by newbyteorder: its type equals NumPy's own, but is not the one that NumPy has registered.
     return array.astype(array.dtype.type) if is_swapped else array
+
+
+def rounded_to_odd(wide: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return f64 numbers as f32, with the last bit set where anything was lost.
+
+    Rounding that once more to the few bits of a byte gives what rounding the double would: nothing beside a tie becomes
+    the tie.
+    """
+    import numpy as np
+
+    rounded = wide.astype(np.float32)
+    # What is nothing stays nothing: a type of powers of two makes NaN of zero alone.
+    is_lost = (rounded != wide) & (rounded != 0) & ~np.isnan(wide)
+    # One unit less is one step towards zero, for either sign, and from infinity to the largest number.
+    bits = np.ravel(rounded).view(np.uint32) - np.ravel(np.abs(rounded) > np.abs(wide)) | np.ravel(is_lost)
+    return bits.astype(np.uint32).view(np.float32).reshape(wide.shape)

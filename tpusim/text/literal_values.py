@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tpusim.shapes.dtype import DTYPES, MANTISSA_BITS, DType, numpy_dtype
+from tpusim.shapes.dtype import DTYPES, MANTISSA_BITS, DType, numpy_dtype, rounded_to_odd
 from tpusim.shapes.shape import ArrayShape
 
 _LEAST_POWER_OF_TWO = 2.0**-127
@@ -37,11 +37,11 @@ def array_values(text: str, shape: ArrayShape) -> Any:
 
 
 def _floats(elements: list[str], dtype: DType) -> Any:
-    """Return floating-point numbers as an array, rounded through f32 as XLA does for narrower types."""
+    """Return floating-point numbers as an array: those of 16 bits are rounded through f32, as by XLA, others once."""
     import numpy as np
 
     plain = np.array([0.0 if "nan" in e else float(e) for e in elements], np.float64)
-    wide = plain if dtype.name == "f64" else plain.astype(np.float32)
+    wide = rounded_to_odd(plain) if dtype.bits <= 8 else plain.astype(np.float32) if dtype.bits <= 32 else plain
     if dtype.name == "f8e8m0fnu":
         # Of what is below zero infinity alone is read, which like the other one is NaN here.
         wide = np.maximum(np.abs(wide), np.float32(_LEAST_POWER_OF_TWO))

@@ -20,7 +20,7 @@ from tpusim.ir.module import Instruction
 from tpusim.numerics.registry import FLOAT_KERNELS, Array, array_shape, compute_type, computes, element_type
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.relayout import word_type
-from tpusim.shapes.dtype import DType, numpy_dtype
+from tpusim.shapes.dtype import DType, numpy_dtype, rounded_to_odd
 
 Type = np.dtype[Any]
 
@@ -172,21 +172,10 @@ def _values_of_bytes(dtype: Type) -> Array:
 def _cast(wide: Array, dtype: Type) -> Array:
     """Convert what has no trap: keep low bits, or round to f32 or wider and once more to a narrow float."""
     if wide.dtype == np.float64 and dtype.itemsize == 1 and compute_type(dtype) == FLOAT32:
-        wide = _rounded_to_odd(wide)
+        wide = rounded_to_odd(wide)
     if compute_type(dtype) == FLOAT32:
         return from_float32(wide.astype(FLOAT32, copy=False), dtype)
     return wide.astype(dtype)
-
-
-def _rounded_to_odd(wide: Array) -> Array:
-    """Return f64 numbers as f32, with the last bit set where anything was lost."""
-    # Rounding that once more to a few bits gives what rounding the double would: nothing beside a tie becomes the tie.
-    rounded = wide.astype(FLOAT32)
-    # What is nothing stays nothing: a type of powers of two makes NaN of zero alone.
-    bits, is_lost = flat(rounded).view(np.uint32), flat((rounded != wide) & (rounded != 0) & ~np.isnan(wide))
-    # One unit less is one step towards zero, for either sign, and from infinity to the largest number.
-    bits = bits - flat(np.abs(rounded) > np.abs(wide)) | is_lost
-    return bits.astype(np.uint32).view(FLOAT32).reshape(wide.shape)
 
 
 def _to_integer(wide: Array, dtype: Type) -> Array:
