@@ -26,7 +26,7 @@ SEMANTICS = Path(tpusim.semantics.__file__).parent
 TEXT = Path(tpusim.text.__file__).parent
 _BY_HAND = (
     "instruction_c5 schedule_c1 schedule_c2 parameter_c1 computation_c1 computation_c2 computation_c3 computation_c5"
-    " async_c9 channel_c1 module_c1 module_c2 module_c3 shape_c4"
+    " async_c9 channel_c1 module_c1 module_c2 module_c3 module_c4 shape_c4"
 ).split()
 
 
@@ -242,6 +242,18 @@ def test_module_c1_the_entry_is_not_fused() -> None:
     """What a fusion calls is no program."""
     module = parse(one("f32[2] fusion(f32[2]), kind=kLoop, calls=body"))
     assert "[module_c1]" in _labels(structs.replace(module, entry_name="body"))
+
+
+@pytest.mark.parametrize("slice_", ["2y4", "v5e:0x4", "v9-8", "v5e:2x4*0"])
+def test_module_c4_the_slice_that_a_module_is_for_is_one(slice_: str) -> None:
+    """As any run on it would say, and under the attribute that states it."""
+    text = (
+        'HloModule m, frontend_attributes={tpusim_topology="v5e:2x4"}\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n'
+    )
+    assert list(problems(parse(text))) == []
+    (problem,) = problems(parse(text.replace("v5e:2x4", slice_)))
+    assert "[module_c4]" in problem.message
+    assert problem.span is not None
 
 
 def test_shape_c4_a_layout_orders_all_dimensions() -> None:

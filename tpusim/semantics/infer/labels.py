@@ -350,6 +350,7 @@ LABELS: Final = {
     "module_c1": "an entry that is no fused computation",
     "module_c2": f"from 1 to {DEVICES.most} devices",
     "module_c3": "each device of the module once in tpusim_device_order",
+    "module_c4": "a slice such as v5e:2x4 in tpusim_topology",
     "computation_c1": "a called computation that the module has",
     # Order rules recursion out, which XLA's memory assignment could not bound.
     "computation_c2": "a called computation to stand before its caller",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tpusim.errors import ProgramError
+from tpusim.errors import ConfigError, ProgramError
+from tpusim.hardware.pod import parse_topology
 from tpusim.ir.module import Computation, Module
 from tpusim.limits import DEVICES
 from tpusim.semantics.device_groups import stated_order
 from tpusim.semantics.infer.rules import check_form
 from tpusim.semantics.infer.site import broken
-from tpusim.semantics.marks import DEVICE_ORDER, mark_of
+from tpusim.semantics.marks import DEVICE_ORDER, TOPOLOGY, mark_of
 from tpusim.semantics.verify.view import Call, Finding, View, at
 
 
@@ -39,6 +40,17 @@ def _check_device_counts(module: Module) -> Iterator[Finding]:
     stated, order = mark_of(module, DEVICE_ORDER), stated_order(module)
     if stated and (len(order) != module.device_count or sorted(order) != list(range(len(order)))):
         yield Finding(broken("module_c3", repr(stated)), attribute="frontend_attributes")
+    topology = mark_of(module, TOPOLOGY)
+    if topology and not _is_slice(topology):
+        yield Finding(broken("module_c4", repr(topology)), attribute="frontend_attributes")
+
+
+def _is_slice(text: str) -> bool:
+    try:
+        parse_topology(text)
+    except ConfigError:
+        return False
+    return True
 
 
 def _check_computation(computation: Computation) -> Iterator[Finding]:
