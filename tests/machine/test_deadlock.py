@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tests.machine.collectives import collective, program_of
 from tpusim.errors import SimulationError
 from tpusim.hardware.load import load_chip
+from tpusim.machine import run
 from tpusim.machine.run import RunOptions, simulate_pod
 from tpusim.machine.waits import find_cycle
 from tpusim.program.feed import Feed
-from tpusim.program.steps import ChannelTransfer, HostTransfer, Loop, Wait
+from tpusim.program.steps import Branch, ChannelTransfer, Choice, HostTransfer, Loop, Wait
 
 CHIP = load_chip("v5e")
 
@@ -75,6 +76,54 @@ def test_a_receive_that_nobody_stands_at_is_no_part():
     second = program_of(*receive(3), *send(1))
     third = program_of(*receive(4), *send(2))
     assert told(first, second, third) == {0: [2], 2: [0]}
+
+
+def taken_by(groups, *, late: tuple[int, ...]):
+    """Return a program whose devices reduce in groups, all but some, which have the other branch and go by."""
+    every = tuple(sorted(number for group in groups for number in group))
+    choices = (
+        Choice((0,), tuple(number for number in every if number not in late)),
+        Choice((1,), late),
+    )
+    reduce = collective("all-reduce", 1e6, groups, channel_id=1)
+    return program_of(
+        Branch(name="b", opcode="conditional", choices=choices, branches=((reduce,), ())), devices=len(every)
+    )
+
+
+EVERYONE = tuple(range(64))
+HALVES = EVERYONE[:32], EVERYONE[32:]
+PAIRS = tuple(zip(*HALVES, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("groups", "late", "most"),
+    [
+        ((EVERYONE,), (63,), 2),
+        ((EVERYONE,), (0, 5), 2),
+        (PAIRS, HALVES[1], 2),
+        (HALVES, (63,), 64),
+        (PAIRS, (40, 41), 64),
+    ],
+    ids=["one is late", "two are late", "half are late", "one of two groups goes on", "most pairs go on"],
+)
+def test_a_message_is_that_of_devices_each_by_itself(monkeypatch, groups, late, most):
+    """Where all that are simulated together wait, they are not run again one by one to say so."""
+    simulated = []
+    world = run.World
+    monkeypatch.setattr(
+        run,
+        "World",
+        lambda costs, placed, *rest, **named: simulated.append(len(placed)) or world(costs, placed, *rest, **named),
+    )
+    messages = []
+    for per_device in (None, True):
+        with pytest.raises(SimulationError) as error:
+            simulate_pod([taken_by(groups, late=late)], CHIP, None, None, RunOptions(per_device=per_device))
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+    assert simulated[-1] == 64
+    assert max(simulated[:-1]) == most
 
 
 def reached(needed: dict[int, list[int]], start: int) -> set[int]:

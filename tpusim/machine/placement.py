@@ -98,6 +98,11 @@ class Cohort(msgspec.Struct, frozen=True):
         """The device that is simulated."""
         return self.members[0]
 
+    @property
+    def each(self) -> list[Cohort]:
+        """Its members, each by itself."""
+        return [Cohort((number,), self.program, self.devices) for number in self.members]
+
     def place_of(self, step: AnyStep | None) -> str:
         """Return a step's name with its file and line, as messages name where a device is."""
         if step is None:

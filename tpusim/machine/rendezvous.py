@@ -71,6 +71,11 @@ class _Arrival:
         if len(self._completions) == len(self._shares):
             self.end.succeed(self.by_member())
 
+    @property
+    def waits_in_part(self) -> bool:
+        """Whether some of its groups have ended: each by itself, their members would have gone on."""
+        return bool(self._completions)
+
     def by_member(self) -> dict[int, Completion]:
         """Return how the collective went for each member of the cohort, zeros for one that has no part in it."""
         none = Completion(0, 0)
@@ -183,6 +188,29 @@ class Collectives:
         """Launch a message, wait for its hops, and move its bytes, which are ``recorded``."""
         recorded.items.append(Sent(id(plan), lambda _: plan.load, n_bytes))
         self._launch(plan, n_bytes, on_end)
+
+    def waits_of_each(self) -> Waits | None:
+        """Return what each device waits for, also those for which another is simulated; None where that is not known.
+
+        It is where all of a cohort wait until the last of their groups has ended.
+        """
+        met = {
+            id(note): (found, one)
+            for found in self._open.values()
+            for note, one in zip(found.notes, found.arrivals, strict=True)
+        }
+        if any(arrival.waits_in_part for _, arrival in met.values()):
+            return None
+        waits = Waits()
+        for note in self._waits:
+            found, arrival = met[id(note)]
+            present = {one.cohort.number for one in found.arrivals}
+            for share in found.bundle.shares:
+                arrived = {number for number in share.group if self._cohort_of.get(number) in present}
+                for number in arrived:
+                    if self._cohort_of[number] == arrival.cohort.number:
+                        waits.begin(number, note.step, note.what, share.group, arrived)
+        return waits
 
     def _launch(self, plan: CommunicationPlan, n_bytes: float, on_end: Callable[[int], object]) -> None:
         call_after(self._env, self._costs.latency_ps(plan), lambda: self._move(plan.load, n_bytes, on_end))

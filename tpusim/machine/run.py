@@ -189,16 +189,21 @@ class _Run:
             raise SimulationError(
                 f"not done after the {limit_us:.12g} us of --timeout: {whereabouts(self._standings())}; allow more time"
             )
-        if any(len(cohort.members) > 1 for cohort in world.cohorts):
-            # A message about devices that wait for each other is of single ones.
+        are_shared = any(len(cohort.members) > 1 for cohort in world.cohorts)
+        # A message about devices that wait for each other is of single ones.
+        waits = world.collectives.waits_of_each() if are_shared else world.waits
+        if waits is None:
             return Split(None, {number: number for cohort in world.cohorts for number in cohort.members})
-        raise SimulationError(deadlock_message(self._standings(), world.waits, world.now_ps))
+        raise SimulationError(deadlock_message(self._standings(), waits, world.now_ps))
 
     def _standings(self) -> list[Standing]:
-        return [
-            Standing(core.device.cohort, core.current, end.triggered, core.device.host.ended)
+        """Return where each device stands, in their order."""
+        found = [
+            Standing(one, core.current, end.triggered, core.device.host.ended)
             for core, end in zip(self._cores, self._ends, strict=True)
+            for one in core.device.cohort.each
         ]
+        return sorted(found, key=lambda standing: standing.cohort.number)
 
     def links(self) -> Collection[LinkUse]:
         """Return what every link carried that carried anything."""

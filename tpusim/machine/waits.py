@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -63,6 +64,10 @@ class Waits:
         note = self.begin(number, step, what, peers)
         yield
         self.end(note)
+
+    def __iter__(self) -> Iterator[Blocked]:
+        """Iterate over the waits of all devices, those of each oldest first."""
+        return chain.from_iterable(self._notes.values())
 
     def of(self, number: int) -> Sequence[Blocked]:
         """Return the waits of a device, oldest first."""
