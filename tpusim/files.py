@@ -19,10 +19,10 @@ from weakref import WeakSet
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.limits import KEY_WORDS, READ_DIGITS, TABLE_BYTES
 
-# Reading one takes the square of its length. Looked for from where words begin, and without ever going back.
+# Reading one takes the square of its length. Looked for from a zero or a dot, which are few, and without going back.
 # Of decimal ones Python says so itself; of those that it counts in bits it reads any.
-_LONG_NUMBER = re.compile(rf"\b0[xob][\dA-Fa-f_]{{{READ_DIGITS}}}")
-_LONG_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{KEY_WORDS}}}")
+_LONG_NUMBER = re.compile(rf"0(?<!\w0)[xob][\dA-Fa-f_]{{{READ_DIGITS}}}")
+_LONG_KEY = re.compile(rf"\.(?:[ \t]*+[\w\"'-]++[ \t]*+\.){{{KEY_WORDS - 1}}}")
 
 
 _PIECE_BYTES: Final = 1 << 20

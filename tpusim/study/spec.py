@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.files import read_toml
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.fields import FIELDS, TEXT_KEYS, WORKED_OUT, check_key, field_of
+from tpusim.hardware.fields import FIELDS, TEXT_KEYS, check_key, field_of, worked_out
 from tpusim.limits import COUNT, check_count, check_truth
 from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.schedules import check_schedule
@@ -33,7 +33,7 @@ COLUMNS = (
 )
 """What tables say of a point beside what it is."""
 
-_OF_ALL = WORKED_OUT | {"area_mm2"}
+_OF_ALL = worked_out() | {"area_mm2"}
 
 
 class RunSettings(NamedTuple):
