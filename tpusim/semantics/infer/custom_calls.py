@@ -7,7 +7,7 @@ Source: programs compiled ahead of time; XLA, approx_topk and the TPU compiler's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Final
 
@@ -24,22 +24,11 @@ _MATRICES: Final = (
 )
 _WORDS: Final = "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked X64Combine X64SplitHigh X64SplitLow".split()
 _MOVES: Final = ("MoveToDevice", "MoveToHost")
+_CROSSINGS: Final = (INWARD, OUTWARD)
+_ROWS: Final = ("PartialReduce", "TopK")
 _HANDED_ON: Final = frozenset(
     "LayoutConstraint SPMDFullToShardShape SPMDShardToFullShape Sharding annotate_device_placement".split()
 )
-_LEAST_RANK: Final = (
-    dict.fromkeys(_MATRICES, 2) | dict.fromkeys((*_WORDS, *_MOVES), 0) | {"PartialReduce": 1, "TopK": 1}
-)
-"""By target the dimensions that its first operand has at least."""
-_OPERAND_COUNTS: Final = {
-    **dict.fromkeys(_MOVES, 1),
-    "LuDecomposition": 1,
-    _REFLECTIONS: 2,
-    "Qr": 1,
-    "X64Combine": 2,
-    ASYNC_START: 1,
-}
-"""By target how many operands it has."""
 _Sizes = tuple[int, ...]
 _SIZES: Final[dict[str, Callable[[list[_Sizes], _Sizes], Sequence[_Sizes]]]] = {
     **dict.fromkeys(("AssumeGatherIndicesInBound", *_MOVES), lambda taken, given: taken[:1]),
@@ -49,7 +38,60 @@ _SIZES: Final[dict[str, Callable[[list[_Sizes], _Sizes], Sequence[_Sizes]]]] = {
     "TopK": lambda taken, given: [(*taken[0][:-1], min(taken[0][-1], given[-1]))] * 2,
 }
 """By target the sizes of its results, from those of its operands and those that the first result has."""
-_COMPILERS: Final = frozenset(_LEAST_RANK) | _HANDED_ON | {"AllocateBuffer", "ConcatBitcast"}
+
+
+_Holds = Callable[[Sequence[Shape], Shape], bool]
+
+
+def _operands(count: int) -> tuple[str, _Holds]:
+    return f"{count} operand{'s' if count > 1 else ''} of {{}}", lambda taken, given: len(taken) == count
+
+
+def _rank_of_first(least: int) -> tuple[str, _Holds]:
+    wanted = f"an array of at least {least} dimensions as the first operand of {{}}"
+    return wanted, lambda taken, given: bool(taken) and _rank(taken[0]) >= least
+
+
+def _rank_of_result(least: int) -> tuple[str, _Holds]:
+    wanted = f"an array of at least {least} dimensions as the result of {{}}"
+    return wanted, lambda taken, given: _rank((*leaves(given), given)[0]) >= least
+
+
+_RULES: Final[tuple[tuple[Iterable[str], str, _Holds], ...]] = (
+    (_HANDED_ON, "an operand of {}", lambda taken, given: bool(taken)),
+    ((*_MOVES, "LuDecomposition", "Qr", ASYNC_START), *_operands(1)),
+    ((_REFLECTIONS, "X64Combine"), *_operands(2)),
+    ((ASYNC_DONE,), f"what {ASYNC_START} gave as the operands of {{}}", lambda taken, given: len(taken) > 1),
+    (_CROSSINGS, "arrays as the operands of {}", lambda taken, given: min(map(_rank, taken), default=-1) >= 0),
+    (_MATRICES, *_rank_of_first(2)),
+    (_ROWS, *_rank_of_first(1)),
+    ((*_WORDS, *_MOVES), *_rank_of_first(0)),
+    (
+        (_REFLECTIONS,),
+        "a number for each reflection as the second operand of {}",
+        lambda taken, given: _are_scales(*taken),
+    ),
+    (("AllocateBuffer",), "an array that {} gives room to", lambda taken, given: _rank(given) >= 0),
+    (
+        ("ConcatBitcast",),
+        "arrays of at least 1 dimensions as the operands and the result of {}",
+        lambda taken, given: bool(taken) and min(map(_rank, (*taken, given))) > 0,
+    ),
+    ((ASYNC_START,), "a tuple as the result of {}", lambda taken, given: isinstance(given, TupleShape)),
+    (_CROSSINGS, "as many arrays as the result of {}", lambda taken, given: len(leaves(given)) == len(taken)),
+    (
+        ("TopK",),
+        "values and indices as the result of {}",
+        lambda taken, given: len(getattr(given, "elements", ())) == 2,
+    ),
+    ((*_MATRICES, *_ROWS), *_rank_of_result(1)),
+    ((*_WORDS, *_MOVES), *_rank_of_result(0)),
+)
+"""By targets what they want, with a gap for their name, and whether operands and a result are like that.
+
+In the order in which it is asked: what stands later relies on what stands before.
+"""
+_COMPILERS: Final = _HANDED_ON.union(_MATRICES, _WORDS, _MOVES, _ROWS, ("AllocateBuffer", "ConcatBitcast"))
 """Targets of which compiling may put calls into any program."""
 
 
@@ -66,25 +108,10 @@ def call_fault(call: Instruction, operands: Sequence[Shape], result: Shape) -> s
     target = str(call.attributes.get("custom_call_target", ""))
     if registered_for(call) is not None:
         return ""
-    return _operand_fault(target, operands) or _result_fault(target, operands, result)
-
-
-def _operand_fault(target: str, operands: Sequence[Shape]) -> str:
-    if target in _HANDED_ON and not operands:
-        return f"an operand of {target}"
-    count = _OPERAND_COUNTS.get(target, len(operands))
-    if len(operands) != count:
-        return f"{count} operand{'s' if count > 1 else ''} of {target}"
-    if target == ASYNC_DONE and len(operands) < 2:
-        return f"what {ASYNC_START} gave as the operands of {target}"
-    if target in (INWARD, OUTWARD) and min(map(_rank, operands), default=-1) < 0:
-        return f"arrays as the operands of {target}"
-    rank = _LEAST_RANK.get(target, -1)
-    if rank >= 0 and not (operands and _rank(operands[0]) >= rank):
-        return f"an array of at least {rank} dimensions as the first operand of {target}"
-    if target == _REFLECTIONS and not _are_scales(*operands):
-        return f"a number for each reflection as the second operand of {target}"
-    return ""
+    for targets, wanted, holds in _RULES:
+        if target in targets and not holds(operands, result):
+            return wanted.format(target)
+    return _size_fault(target, operands, result) if target in _SIZES else ""
 
 
 def _are_scales(packed: Shape, scales: Shape) -> bool:
@@ -93,24 +120,6 @@ def _are_scales(packed: Shape, scales: Shape) -> bool:
         return False
     most = _diagonal(packed.dimensions)
     return scales.dimensions[:-1] == most[:-1] and scales.dimensions[-1] <= most[-1]
-
-
-def _result_fault(target: str, operands: Sequence[Shape], result: Shape) -> str:
-    if target == "AllocateBuffer" and not isinstance(result, ArrayShape | BufferShape):
-        return f"an array that {target} gives room to"
-    if target == "ConcatBitcast" and not (operands and min(map(_rank, (*operands, result))) > 0):
-        return f"arrays of at least 1 dimensions as the operands and the result of {target}"
-    if target == ASYNC_START and not isinstance(result, TupleShape):
-        return f"a tuple as the result of {target}"
-    if target in (INWARD, OUTWARD) and len(list(leaves(result))) != len(operands):
-        return f"as many arrays as the result of {target}"
-    if target == "TopK" and len(getattr(result, "elements", ())) != 2:
-        return f"values and indices as the result of {target}"
-    rank = min(_LEAST_RANK.get(target, -1), 1)
-    first = next(iter(leaves(result)), None)
-    if rank >= 0 and (first is None or _rank(first) < rank):
-        return f"an array of at least {rank} dimensions as the result of {target}"
-    return _size_fault(target, operands, result) if target in _SIZES else ""
 
 
 def _size_fault(target: str, operands: Sequence[Shape], result: Shape) -> str:
