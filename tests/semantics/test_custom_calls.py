@@ -76,6 +76,12 @@ def test_what_gives_no_array_is_wrong(call, target):
         ("f32[8,128] custom-call(p, p)", "MoveToHost"),
         ("(f32[8,128], s32[]) custom-call(t)", "MoveToDevice"),
         ("f32[8,64] custom-call(p)", "MoveToDevice"),
+        ("s32[8,128] custom-call(p)", "MoveToDevice"),
+        ("(f32[8,128], s32[]) custom-call(p, z)", "annotate_device_placement"),
+        ("f32[8,128] custom-call(p, z)", "Sharding"),
+        ("s32[8,128] custom-call(p)", "LayoutConstraint"),
+        ("f32[8] custom-call(p)", "SPMDShardToFullShape"),
+        ("f32[8,128] custom-call(t)", "SPMDFullToShardShape"),
         ("f32[8,128] custom-call()", "xla.sdy.GlobalToLocalShape"),
         ("f32[8,128] custom-call(t)", "xla.sdy.LocalToGlobalShape"),
         ("(f32[8,128], f32[8,128]) custom-call(p)", "xla.sdy.LocalToGlobalShape"),
@@ -95,6 +101,9 @@ def test_what_takes_or_gives_others_than_its_target_is_wrong(call, target):
         ("(f32[8,128], s32[8]) custom-call(p)", "LuDecomposition"),
         ("(f32[8,5], s32[8,5]) custom-call(p)", "TopK"),
         ("f32[8,128]{0,1} custom-call(p)", "AssumeGatherIndicesInBound"),
+        ("f32[8,128]{0,1} custom-call(p)", "LayoutConstraint"),
+        ("(f32[8,128], s32[]) custom-call(t)", "Sharding"),
+        ("f32[16,128] custom-call(p)", "SPMDShardToFullShape"),
     ],
 )
 def test_what_gives_what_its_target_gives_is_right(call, target):

@@ -13,7 +13,7 @@ from typing import Final
 
 from tpusim.ir.custom_calls import ASYNC_DONE, ASYNC_START, INWARD, OUTWARD, REGISTERED, registered_for
 from tpusim.ir.module import Instruction, Module
-from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape, leaves
+from tpusim.shapes.shape import ArrayShape, BufferShape, Shape, TupleShape, compatible, leaves
 
 _REFLECTIONS: Final = "ProductOfElementaryHouseholderReflectors"
 _MATRICES: Final = (
@@ -26,12 +26,10 @@ _WORDS: Final = "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked X64Com
 _MOVES: Final = ("MoveToDevice", "MoveToHost")
 _CROSSINGS: Final = (INWARD, OUTWARD)
 _ROWS: Final = ("PartialReduce", "TopK")
-_HANDED_ON: Final = frozenset(
-    "LayoutConstraint SPMDFullToShardShape SPMDShardToFullShape Sharding annotate_device_placement".split()
-)
+_MARKS: Final = ("LayoutConstraint", "Sharding", "annotate_device_placement")
+_PARTS: Final = ("SPMDFullToShardShape", "SPMDShardToFullShape")
 _Sizes = tuple[int, ...]
 _SIZES: Final[dict[str, Callable[[list[_Sizes], _Sizes], Sequence[_Sizes]]]] = {
-    **dict.fromkeys(("AssumeGatherIndicesInBound", *_MOVES), lambda taken, given: taken[:1]),
     "LuDecomposition": lambda taken, given: (taken[0], _diagonal(taken[0]), taken[0][:-1]),
     _REFLECTIONS: lambda taken, given: taken[:1],
     "Qr": lambda taken, given: (taken[0], _diagonal(taken[0])),
@@ -58,14 +56,18 @@ def _rank_of_result(least: int) -> tuple[str, _Holds]:
 
 
 _RULES: Final[tuple[tuple[Iterable[str], str, _Holds], ...]] = (
-    (_HANDED_ON, "an operand of {}", lambda taken, given: bool(taken)),
-    ((*_MOVES, "LuDecomposition", "Qr", ASYNC_START), *_operands(1)),
+    ((*_MARKS, *_MOVES, *_PARTS, "LuDecomposition", "Qr", ASYNC_START), *_operands(1)),
+    (
+        (*_MARKS, *_MOVES, "AssumeGatherIndicesInBound"),
+        "what it is given as the result of {}",
+        lambda taken, given: bool(taken) and compatible(taken[0], given),
+    ),
     ((_REFLECTIONS, "X64Combine"), *_operands(2)),
     ((ASYNC_DONE,), f"what {ASYNC_START} gave as the operands of {{}}", lambda taken, given: len(taken) > 1),
     (_CROSSINGS, "arrays as the operands of {}", lambda taken, given: min(map(_rank, taken), default=-1) >= 0),
     (_MATRICES, *_rank_of_first(2)),
     (_ROWS, *_rank_of_first(1)),
-    ((*_WORDS, *_MOVES), *_rank_of_first(0)),
+    ((*_WORDS, *_MOVES, *_PARTS), *_rank_of_first(0)),
     (
         (_REFLECTIONS,),
         "a number for each reflection as the second operand of {}",
@@ -85,13 +87,16 @@ _RULES: Final[tuple[tuple[Iterable[str], str, _Holds], ...]] = (
         lambda taken, given: len(getattr(given, "elements", ())) == 2,
     ),
     ((*_MATRICES, *_ROWS), *_rank_of_result(1)),
-    ((*_WORDS, *_MOVES), *_rank_of_result(0)),
+    (_WORDS, *_rank_of_result(0)),
+    (_PARTS, "as many dimensions as the result of {}", lambda taken, given: _rank(taken[0]) == _rank(given)),
 )
 """By targets what they want, with a gap for their name, and whether operands and a result are like that.
 
 In the order in which it is asked: what stands later relies on what stands before.
 """
-_COMPILERS: Final = _HANDED_ON.union(_MATRICES, _WORDS, _MOVES, _ROWS, ("AllocateBuffer", "ConcatBitcast"))
+_COMPILERS: Final = frozenset(
+    (*_MARKS, *_MOVES, *_PARTS, *_MATRICES, *_WORDS, *_ROWS, "AllocateBuffer", "ConcatBitcast")
+)
 """Targets of which compiling may put calls into any program."""
 
 
