@@ -79,6 +79,8 @@ class _Fusion:
         self.read_bytes = read_bytes(self.nodes)
         self.unit = MatrixUnit(target.chip, paired(self.nodes, target.chip))
         self.largest_read = largest_read(self.nodes)
+        # Asked of each node for all that are made of it.
+        self.own_bytes: dict[Node, float] = {}
         self.made_in: dict[Node, list[Group]] = {}
         self.owner: dict[Node, Group] = {}
         self.spans = Spans()
@@ -203,25 +205,31 @@ class _Fusion:
         if node.opcode in EXPENSIVE or is_of_row(node) or product_behind(node):
             return False
         n_bytes = physical_bytes(node.shape)
-        computed = self._compute_bytes(node, 4 * n_bytes) - 3 * n_bytes
-        return max(self._bytes_to_make(node, group), computed) < n_bytes
+        return self._bytes_to_make(node, group) < n_bytes and self._compute_bytes(node, 4 * n_bytes) < 4 * n_bytes
 
     def _compute_bytes(self, node: Node, most: float) -> float:
         """Return what HBM could move while a node and all that is made with it are computed; above ``most``, anything.
 
         Random bits, for one, take a hundred operations. Source: programs compiled ahead of time.
         """
-        rate = self.target.bytes_per_vector_op
-        chip = self.target.chip
         found, todo, seen = 0.0, [node], {node}
         while todo and found <= most:
             made = todo.pop()
-            cost = operation_cost(chip, made.opcode, made.attributes, made.shape, [one.shape for one in made.operands])
-            found += (cost or {}).get("vector", 0.0) * padded_element_count(made.array) * rate
+            found += self._own_bytes(made)
             for operand in made.operands:
                 if operand not in seen and operand.opcode in MADE_AGAIN:
                     seen.add(operand)
                     todo.append(operand)
+        return found
+
+    def _own_bytes(self, node: Node) -> float:
+        """Return what HBM could move while a node alone is computed."""
+        found = self.own_bytes.get(node)
+        if found is None:
+            shapes = [one.shape for one in node.operands]
+            cost = operation_cost(self.target.chip, node.opcode, node.attributes, node.shape, shapes) or {}
+            found = cost.get("vector", 0.0) * padded_element_count(node.array) * self.target.bytes_per_vector_op
+            self.own_bytes[node] = found
         return found
 
     def _bytes_to_make(self, node: Node, group: Group) -> int:
