@@ -204,6 +204,15 @@ def bounded(content: bytes, name: str) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+def allow_more(n_bytes: int) -> None:
+    """Let what is kept within bounds have some bytes more, for what the number of its devices takes."""
+    with suppress(AttributeError, OSError, ValueError):
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if soft != resource.RLIM_INFINITY:
+            most = soft + n_bytes
+            resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
 def _limit_memory(more_bytes: int) -> tuple[int, int] | None:
     """Let this process have some bytes more than it has; return the limits before, nothing where none can be set."""
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tpusim.errors import ProgramError
 from tpusim.frontends.memory_kinds import lost_moves, with_marks
 from tpusim.frontends.read import hlo_text
 from tpusim.pipeline.stages import load
@@ -44,6 +45,28 @@ def test_a_partitioned_program_keeps_its_arguments_there_and_says_what_it_lost(t
     module = load(tmp_path / "shared.mlir")
     assert str(module.attributes["entry_computation_layout"].parameters[0]) == "f32[2,16]{1,0:S(5)}"
     assert 'tpusim_host_moves_lost="true"' in module.text
+
+
+def test_a_memory_that_is_no_name_is_refused(tmp_path):
+    """By what was found."""
+    path = tmp_path / "odd.mlir"
+    path.write_text(SHARED.replace('mhlo.memory_kind = "pinned_host"', 'mhlo.memory_kind = ["pinned_host"]'))
+    with pytest.raises(ProgramError, match=r"memory_kind: expected the name of a memory, found"):
+        load(path)
+
+
+@pytest.mark.parametrize("devices", [64, 1024])
+def test_a_program_for_many_devices_is_cut_up(tmp_path, devices):
+    """Each has threads, whose stacks are addresses and no memory."""
+    path = tmp_path / "many.mlir"
+    path.write_text(
+        re.sub(
+            r"\b4\b(?!,)",
+            str(devices),
+            SHARED.replace("8x16", f"{2 * devices}x16").replace("[4,1]<=[4]", f"[{devices},1]<=[{devices}]"),
+        )
+    )
+    assert load(path).partition_count == devices
 
 
 @pytest.mark.parametrize("header", ["HloModule m", "HloModule m, frontend_attributes={a={b = 1}}"])

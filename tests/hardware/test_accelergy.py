@@ -69,6 +69,12 @@ def test_a_chip_with_them_takes_them(tmp_path):
     [
         ("a: 1", "under the key ERT or ART, found neither"),
         ("ERT: [", "expected tables of Accelergy"),
+        ('x: !!timestamp "abc"', "expected tables of Accelergy"),
+        ('x: !!bool "a"', "expected tables of Accelergy"),
+        (
+            ERT + ERT.partition("tables:")[2].lstrip("\n").replace("tpu.", "other."),
+            "expected one component that states it, found several",
+        ),
         ("ERT: {tables: [{name: x}]}", r"missing required field `actions`"),
         (ERT.replace("name: row", "name: rwo"), r"found hbm: rwo \(did you mean 'hbm: row'\?\)"),
         (ERT.replace("name: row", "name: byte"), "hbm: byte: expected one energy, found several"),

@@ -59,3 +59,14 @@ def test_a_bare_number_is_replaced():
     text = restate("[hbm]\nefficiency = 0.5  # mine\ngranule_bytes = 32\n", fact("hbm.efficiency"))
     assert tomllib.loads(text)["hbm"]["efficiency"]["value"] == 0.9
     assert tomllib.loads(text)["hbm"]["granule_bytes"] == 32
+
+
+@pytest.mark.parametrize(
+    "text", ['a"b', 'x", confidence = "published', "two\nlines", "\x1b[0m", "a\\b", "\\", 'a"""b', "\x7f"]
+)
+def test_texts_from_outside_stay_texts(text):
+    """Whatever TOML means by what stands in them."""
+    stated = Fact("hbm.efficiency", 0.9, "", "fitted", text, f"On rows of {text}.")
+    found = tomllib.loads(restate(TEXT, stated))["hbm"]["efficiency"]
+    assert (found["source"], found["confidence"]) == (text, "fitted")
+    assert found["note"].split() == f"On rows of {text}.".split()

@@ -13,6 +13,7 @@ from tests.numerics.one_instruction import computation, numbered, program
 from tests.numerics.oracle import run_ours, run_xla
 from tpusim.errors import ProgramError, UnsupportedError
 from tpusim.numerics.ops.dynamic import fit_together, reshaped_sizes
+from tpusim.shapes.dtype import DTYPES
 from tpusim.shapes.notation import parse_shape
 from tpusim.shapes.shape import ArrayShape
 
@@ -144,9 +145,33 @@ def test_two_dynamic_sizes_out_of_one_are_refused() -> None:
 def test_operands_are_cut_to_the_least_size(sizes: list[tuple[int, int]]) -> None:
     """Scalars stay."""
     arrays = [numbered(size) for size in sizes]
-    fitted = fit_together([*arrays, np.array(7)])
+    shapes = [ArrayShape(DTYPES["s32"], size) for size in (*sizes, ())]
+    fitted = fit_together([*arrays, np.array(7)], shapes)
     least = tuple(map(min, zip(*sizes, strict=True)))
     assert [array.shape for array in fitted] == [least] * len(sizes) + [()]
+
+
+@pytest.mark.parametrize("sizes", [(1, 5), (5, 1), (10, 1), (1, 1), (3, 5), (1, 0), (0, 5)])
+@pytest.mark.parametrize("opcode", ["add", "multiply", "subtract", "maximum"])
+def test_one_element_is_repeated_beside_others(opcode: str, sizes: tuple[int, int]) -> None:
+    """Along a dimension that is dynamic in both, as XLA does; else the lesser size counts."""
+    entry = [
+        "ENTRY e {",
+        "p0 = s32[10] parameter(0)",
+        "p1 = s32[] parameter(1)",
+        "p2 = s32[] parameter(2)",
+        "zero = s32[] constant(0)",
+        SET,
+        SET.replace("d =", "e =").replace("p1", "p2"),
+        f"x = s32[<=10] {opcode}(d, e)",
+        "n = s32[] get-dimension-size(x), dimensions={0}",
+        "sum = s32[] reduce(x, zero), dimensions={0}, to_apply=f",
+        "ROOT r = (s32[], s32[]) tuple(n, sum)",
+        "}",
+    ]
+    text = "\n\n".join(["HloModule m", computation("add"), "\n".join(entry)])
+    inputs = [numbered((10,)), *(np.array(size, np.int32) for size in sizes)]
+    assert [int(value) for value in run_ours(text, inputs)] == [int(value) for value in run_xla(text, inputs)]
 
 
 @pytest.mark.parametrize("size", [-1, 9])

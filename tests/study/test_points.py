@@ -192,6 +192,14 @@ def test_a_program_that_cannot_be_read_is_a_fault_of_its_points(tmp_path):
     assert ["ENTRY" in point.fault for point in found] == [True, True, False, False]
 
 
+def test_figures_of_no_type_tell_points_without_a_chip_apart(tmp_path):
+    """Lists as well, which no key of a chip takes before the chip is known."""
+    (tmp_path / "wrong.v5e.hlo.txt").write_text("HloModule m\nENTRY", encoding="utf-8")
+    axes = {"ici.links_down": [["0:+0"], []]}
+    found, _ = points_of(make_spec({"programs": [str(tmp_path / "*.txt")], "axes": axes}))
+    assert len({tuple(point.columns.values()) for point in found}) == 2
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [

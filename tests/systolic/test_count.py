@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.systolic.products import LAYERS, SPARSE_LAYERS, WIDER_ARRAYS, layer
-from tpusim.errors import ProgramError, UnsupportedError
+from tpusim.errors import ConfigError, ProgramError, UnsupportedError
 from tpusim.hardware.array import MODES, Array
 from tpusim.program.layers import RowWise
 from tpusim.systolic.closed_form import run_gemm
@@ -119,6 +119,12 @@ def test_matrices_that_do_not_fit_are_refused(shapes):
 def test_a_sparse_product_takes_the_rows_that_are_kept(product, array):
     """Cycles, folds and multiply-accumulates of the closed form; the values are those of the whole product."""
     assert count_layer(product, array) == run_gemm(product, array)
+
+
+def test_columns_that_are_drawn_for_are_bounded():
+    """A number for each is drawn before anything is counted."""
+    with pytest.raises(ConfigError, match=r"layer 'l': n: expected .* drawn for one by one, at most"):
+        structs.replace(layer(5, 2**31 - 1, 8), name="l", rowwise=RowWise(group=4, seed=1))
 
 
 def test_columns_that_keep_rows_of_their_own_are_not_counted():

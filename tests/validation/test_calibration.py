@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from tpusim.errors import ConfigError
 from tpusim.hardware.load import chip_facts, fits_path, load_chip, override_chip
@@ -103,6 +104,18 @@ def test_a_fit_at_the_edge_of_its_range_is_not_written(slow_kernels, tmp_path):
     assert (tmp_path / "v4.toml").read_text() == "# Untouched.\n"
 
 
+@pytest.mark.parametrize("damaged", ["[fixed", "fixed = 5\n", "[fixed]\n[fixed]\n"])
+def test_a_chip_file_that_is_none_is_refused_before_any_is_written(slow_kernels, tmp_path, damaged):
+    """By its name; the file that stands before it is left as it was."""
+    (tmp_path / "v4.toml").write_text("# Untouched.\n")
+    (tmp_path / "v5e.toml").write_text(damaged)
+    fit = calibrate(PLAN, slow_kernels, folds=2)
+    both = structs.replace(fit, parameters=(*fit.parameters, structs.replace(fit.parameters[0], chips=("v5e",))))
+    with pytest.raises(ConfigError, match=r"v5e\.toml: expected a chip file in TOML"):
+        write_fit(both, tmp_path)
+    assert (tmp_path / "v4.toml").read_text() == "# Untouched.\n"
+
+
 def test_a_chip_file_that_is_not_there_is_named(slow_kernels, tmp_path):
     """Before anything is written."""
     with pytest.raises(ConfigError, match=r"found no .*v4\.toml"):
@@ -126,10 +139,25 @@ def test_the_shipped_plan_is_about_chips_and_their_keys():
         assert {facts[chip].value for chip in others} <= {facts[first].value}
 
 
-def test_a_plan_with_a_slip_is_refused(tmp_path):
-    """An unknown word is no parameter."""
+ONE = '{ key = "hbm.efficiency", chips = ["v5e"], start = 0.8, low = 0.5, high = 1.0 }'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"parameters = [{ONE.replace('start', 'begin')}]",
+        f"parameters = [{ONE}, {ONE}]",
+        f"parameters = [{ONE.replace('v5e', '../v5e')}]",
+        f"host_clock_noise_us = nan\nparameters = [{ONE}]",
+        f"host_clock_noise_us = -5.0\nparameters = [{ONE}]",
+    ],
+)
+def test_a_plan_with_a_slip_is_refused(tmp_path, text):
+    """An unknown word, a figure twice, a chip beyond the folder, a noise that is no time."""
     path = tmp_path / "fits.toml"
-    path.write_text('parameters = [{ key = "hbm.efficiency", chips = ["v5e"], begin = 1 }]\n')
+    path.write_text(f"parameters = [{ONE}]\n")
+    assert read_plan(path).parameters
+    path.write_text(text)
     with pytest.raises(ConfigError, match="not a file of parameters"):
         read_plan(path)
 

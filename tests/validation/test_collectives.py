@@ -133,6 +133,16 @@ def test_rows_and_sources_are_held_out():
     assert mean_error(known) < mean_error(by_row) < 0.10 < mean_error(by_source)
 
 
+@pytest.mark.parametrize("sizes", [("1e14", "1.0000000001e14", "1e14"), ("1000", "1000", "1000")])
+def test_rows_of_one_size_tell_no_line(tmp_path, sizes):
+    """Nor those of nearly one, of which rounding is all that is left."""
+    path = tmp_path / "index.csv"
+    head = "topology,kind,payload_bytes,groups,measured_us,source\n"
+    path.write_text(head + "".join(f"v5p-8,all-reduce,{size},,100,{at}\n" for at, size in enumerate(sizes)))
+    for outcomes in cross_validate(path, load_chip):
+        assert all(outcome.predicted_us > 0 for outcome in outcomes)
+
+
 def test_a_fit_finds_the_line_that_rows_lie_on(tmp_path):
     """Times made of a launch of 5 us and links at half their rate are predicted exactly when held out."""
     chip = override_chip(load_chip("v5e"), {"ici.launch_seconds": 5e-6, "ici.efficiency": 0.5})

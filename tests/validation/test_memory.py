@@ -67,6 +67,16 @@ def test_a_program_of_which_nothing_is_known_is_refused(tmp_path):
         memory_cases([tmp_path / "x.v5e.hlo.txt.gz"])
 
 
+@pytest.mark.parametrize(
+    "facts", ["[" * 100_000, '{"memory":{"temp_size_in_bytes":true}}', '{"memory":{"temp_size_in_bytes":-5}}']
+)
+def test_facts_that_are_none_are_refused(tmp_path, facts):
+    """By the file that has them."""
+    (tmp_path / "x.v5e.json").write_text(facts)
+    with pytest.raises(ConfigError, match=r"x\.v5e\.json"):
+        memory_cases([tmp_path / "x.v5e.hlo.txt.gz"])
+
+
 def test_small_programs_do_not_count():
     """An error of a few tables of tuples says nothing."""
     outcomes = [

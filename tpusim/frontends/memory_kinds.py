@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tpusim.errors import ProgramError
 from tpusim.semantics.host_memory import ANNOTATION, ARGUMENT_SPACES, MOVES_LOST, RESULT_SPACES
 from tpusim.shapes.layout import HOST_SPACE
 
@@ -37,7 +38,9 @@ def memory_spaces(module: Any) -> dict[str, str]:
 
 def _numbers(main: Any, attribute: str, count: int) -> str:
     stated: Any = main.attributes[attribute] if attribute in main.attributes else [()] * count
-    kinds = [each[MEMORY_KIND].value if MEMORY_KIND in each else "" for each in stated]
+    kinds = [getattr(each[MEMORY_KIND], "value", None) if MEMORY_KIND in each else "" for each in stated]
+    if other := [each for each, kind in zip(stated, kinds, strict=True) if not isinstance(kind, str)]:
+        raise ProgramError(f"{MEMORY_KIND}: expected the name of a memory, found {str(other[0][MEMORY_KIND]):.80}")
     return ";".join(str(HOST_SPACE) if kind in _IN_HOST else "0" for kind in kinds)
 
 

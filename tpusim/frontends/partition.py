@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tpusim.errors import UnsupportedError
-from tpusim.limits import DEVICES
+from tpusim.limits import DEVICES, Limit, allow_more
 
 _PASS: Final = "spmd-partitioning"
+_CUT_UP: Final = Limit("a number of devices that XLA cuts programs up for here", 2**11)
+_DEVICE_BYTES: Final = 64 << 20
+"""Of addresses for each device of XLA's client: stacks of its threads, nearly all of them never touched."""
 _OF_SHARDY: Final = "sdy.mesh"
 """In every module whose shardings are Shardy's, also in the form that XLA hands on: these are of a mesh."""
 _ERRORS_TOO: Final = 3
@@ -64,6 +67,9 @@ def _partitioned(module: Any, partitions: int, name: str) -> str:
     import jaxlib._jax as library
     import numpy as np
 
+    if fault := _CUT_UP.fault(partitions):
+        raise UnsupportedError(f"{name}: {fault}")
+    allow_more(partitions * _DEVICE_BYTES)
     client = library.get_tfrt_cpu_client(num_devices=partitions)
     options = library.CompileOptions()
     build = options.executable_build_options

@@ -9,6 +9,7 @@ Accelergy, https://github.com/Accelergy-Project/accelergy: energy and area refer
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,12 +104,16 @@ def read_tables(path: str | Path) -> dict[str, float]:
     except yaml.MarkedYAMLError as error:
         place = f"{path}:{error.problem_mark.line + 1}"
         raise ConfigError(f"{place}: expected tables of Accelergy (ERT, ART) in YAML: {error.problem}") from error
-    # Of no text in UTF-8, and of numbers of thousands of digits, Python says so as of any value.
-    except (msgspec.DecodeError, yaml.YAMLError, ValueError) as error:
+    # Of no text in UTF-8, of numbers of thousands of digits, and of what is not of the type that its tag says, Python
+    # says so as of any value.
+    except (msgspec.DecodeError, yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART): {error}") from error
     if not found.ert.tables and not found.art.tables:
         raise ConfigError(f"{path}: expected tables of Accelergy under the key ERT or ART, found neither")
-    return dict(_energies(found.ert, path)) | dict(_areas(found.art, path))
+    figures = [*_energies(found.ert, path), *_areas(found.art, path)]
+    if twice := [key for key, count in Counter(key for key, _ in figures).items() if count > 1]:
+        raise ConfigError(f"{path}: {twice[0]}: expected one component that states it, found several")
+    return dict(figures)
 
 
 def _check_size(events: Iterator[Any], path: str | Path) -> None:

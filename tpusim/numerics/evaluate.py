@@ -19,7 +19,7 @@ from tpusim.nesting import on_one_stack
 from tpusim.numerics.calls import with_calls_opened
 from tpusim.numerics.chains import Unit, compute_chain, units_of
 from tpusim.numerics.ops.dynamic import fit_together
-from tpusim.numerics.registry import RULES
+from tpusim.numerics.registry import RULES, array_shape
 from tpusim.numerics.site import Device, Meet, Run, Settings, Site
 from tpusim.shapes.dtype import numpy_dtype
 from tpusim.shapes.shape import ArrayShape, Shape
@@ -86,7 +86,7 @@ def _value(site: Site, unit: Unit, operands: list[Any]) -> Any:
     instruction = unit.members[-1]
     if len(unit.members) > 1:
         return compute_chain(site, unit, operands)
-    return rule_of(instruction)(site, instruction, _cut_to_size(instruction, operands))
+    return rule_of(instruction)(site, instruction, _cut_to_size(site, instruction, operands))
 
 
 def _with_place(site: Site, instruction: Instruction, error: Exception) -> Exception:
@@ -101,12 +101,14 @@ def _with_place(site: Site, instruction: Instruction, error: Exception) -> Excep
     return UnsupportedError(message, span)
 
 
-def _cut_to_size(instruction: Instruction, operands: list[Any]) -> list[Any]:
+def _cut_to_size(site: Site, instruction: Instruction, operands: list[Any]) -> list[Any]:
     """Return the operands of an element-wise operation on dynamic sizes cut to the least of them."""
     shape = instruction.shape
     is_dynamic = isinstance(shape, ArrayShape) and any(shape.dynamic)
     row = OPERATIONS.get(instruction.opcode) if is_dynamic else None
-    return fit_together(operands) if row is not None and row.category is Category.ELEMENTWISE else operands
+    if row is None or row.category is not Category.ELEMENTWISE:
+        return operands
+    return fit_together(operands, [array_shape(site.operand(instruction, n).shape) for n in range(len(operands))])
 
 
 def rule_of(instruction: Instruction) -> Any:

@@ -29,6 +29,7 @@ _SPARSITY: Final = "sparsity"
 _FORM: Final = "a CSV file of layers in UTF-8"
 _EXTENT: Final = Limit("a whole number", SIDE.most**3)
 """Of a product: a filter's height, width and channels are one dimension of it."""
+_DRAWN: Final = Limit("a number of columns that are drawn for one by one", 2**20)
 _SEED: Final = Limit("a whole number", 2**32 - 1, least=0)
 """What NumPy's old generator takes."""
 
@@ -102,6 +103,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(f"layer: name: expected a text, found {self.name!r:.80}")
         for key in ("m", "n", "k"):
             structs.force_setattr(self, key, check_count(f"layer {self.name!r}: {key}", getattr(self, key), _EXTENT))
+        if self.rowwise:
+            check_count(f"layer {self.name!r}: n", self.n, _DRAWN)
         if not _is_sparsity(self.kept):
             expected = "a tuple (N, M) of whole numbers, N from 1 to M"
             raise ConfigError(f"layer {self.name!r}: kept: expected {expected}, found {self.kept!r:.80}")

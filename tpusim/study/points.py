@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import product
@@ -104,7 +104,9 @@ def points_at(spec: Spec, program: ProgramText, settings: Iterable[Setting]) -> 
         name = bases["chip"], bases["topology"] or None
         base = named.get(name) or named.setdefault(name, _base(module, *name))
         if isinstance(base, TpusimError) or isinstance(module, TpusimError):
-            yield Point(program, None, dict.fromkeys(spec.keys, "") | setting | bases | variables, fault=str(base))
+            # Without a chip nothing says of which type they are: tables tell points apart by them.
+            stated = {key: value if isinstance(value, Hashable) else str(value) for key, value in setting.items()}
+            yield Point(program, None, dict.fromkeys(spec.keys, "") | stated | bases | variables, fault=str(base))
             continue
         columns, chip = _machine(spec, base, {k: v for k, v in setting.items() if k not in bases | variables})
         chip_name = spec.chip_names.get(bases["chip"], base.name)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from math import copysign, exp, hypot, log, sqrt
+from collections.abc import Iterable, Iterator, Sequence
+from math import copysign, exp, hypot, inf, log, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,8 @@ class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             raise ValueError(f"expected 0 < low <= start <= high, found {self.low:g}, {self.start:g} and {self.high:g}")
         if not self.chips:
             raise ValueError(f"{self.key}: expected the chips that have it, found none")
+        if other := next((chip for chip in self.chips if Path(chip).name != chip), ""):
+            raise ValueError(f"{self.key}: expected names of chips, found {other!r:.80}")
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +71,14 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parameters: tuple[Parameter, ...]
     host_clock_noise_us: float = 0.0
     left_out: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        """Refuse what is fitted twice, and a noise that is no time."""
+        fitted = Counter((parameter.key, chip) for parameter in self.parameters for chip in parameter.chips)
+        if twice := next((one for one, count in fitted.items() if count > 1), None):
+            raise ValueError(f"{twice[0]}: expected {twice[1]} once, found it in several parameters")
+        if not 0 <= self.host_clock_noise_us < inf:
+            raise ValueError(f"host_clock_noise_us: expected a time from 0 on, found {self.host_clock_noise_us}")
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -126,12 +136,19 @@ def write_fit(fit: Fit, folder: str | Path) -> None:
     missing = [str(path) for path in paths.values() if not path.is_file()]
     if missing:
         raise ConfigError(f"expected the chip files to change, found no {', '.join(missing)}")
-    for chip, path in paths.items():
-        text = read_text(path, "cannot read this chip file")
-        for parameter in fit.parameters:
-            if parameter.chips[0] == chip:
-                text = restate(text, _fact(parameter))
+    texts = {path: _restated(path, [p for p in fit.parameters if p.chips[0] == chip]) for chip, path in paths.items()}
+    for path, text in texts.items():
         write_whole(path, text)
+
+
+def _restated(path: Path, parameters: Iterable[Fitted]) -> str:
+    text = read_text(path, "cannot read this chip file")
+    try:
+        for parameter in parameters:
+            text = restate(text, _fact(parameter))
+    except ValueError as error:
+        raise ConfigError(f"{path}: expected a chip file in TOML: {error}") from error
+    return text
 
 
 def _fact(parameter: Fitted) -> Fact:

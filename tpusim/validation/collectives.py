@@ -26,7 +26,7 @@ from tpusim.units import ps_to_us
 from tpusim.validation.rows import Positive, Row, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from tpusim.hardware.chip import Chip
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Where a chip has no measurements: what the scaling book's rates are of those in the documentation, and a mean launch.
 _USUAL_EFFICIENCY = 0.9
+_LEAST_APART = 1e-9
+"""Of rows whose sizes differ by less, in parts of their squares, what is left of them is rounding."""
 
 
 def predict_collectives(index: str | Path, chips: Callable[[str], Chip], chip_name: str | None = None) -> list[Outcome]:
@@ -105,18 +107,22 @@ def _fit(lines: Sequence[_Line], chip: str) -> tuple[float, float]:
         rows = [[line for line in lines if line.outcome.chip == other] for other in others]
         launches = [_fit(lines, other)[0] for other, row in zip(others, rows, strict=True) if _can_fit(row)]
         return sum(launches) / max(1, len(launches)), 1 / _USUAL_EFFICIENCY
-    weights = [1 / line.outcome.measured_us for line in own]
-    times = zip(weights, own, strict=True)
-    left = [(w, w * line.links_us, w * (line.outcome.measured_us - line.fixed_us)) for w, line in times]
-    aa, ab, bb = (sum(row[i] * row[j] for row in left) for i, j in ((0, 0), (0, 1), (1, 1)))
-    ac, bc = (sum(row[i] * row[2] for row in left) for i in (0, 1))
+    aa, ab, bb, ac, bc = _sums(own)
     determinant = aa * bb - ab * ab
     return max(0.0, (ac * bb - bc * ab) / determinant), (aa * bc - ab * ac) / determinant
 
 
+def _sums(lines: Iterable[_Line]) -> tuple[float, ...]:
+    """Return the coefficients of the equations for a launch and the inverse of an efficiency, by least squares."""
+    weighted = [(1 / line.outcome.measured_us, line) for line in lines]
+    left = [(w, w * line.links_us, w * (line.outcome.measured_us - line.fixed_us)) for w, line in weighted]
+    return tuple(sum(row[i] * row[j] for row in left) for i, j in ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2)))
+
+
 def _can_fit(lines: Sequence[_Line]) -> bool:
-    """Return whether there are rows of more than one size: a launch and an efficiency follow from no less."""
-    return len({line.links_us for line in lines}) > 1
+    """Return whether there are rows of sizes that differ: a launch and an efficiency follow from no less."""
+    aa, ab, bb, *_ = _sums(lines)
+    return aa * bb - ab * ab > _LEAST_APART * aa * bb
 
 
 def _outcome(row: _Row, chips: Callable[[str], Chip]) -> Outcome:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tpusim.analysis.accuracy import MemoryOutcome
 from tpusim.errors import ConfigError
-from tpusim.files import parse_json
+from tpusim.files import parse_json, read_text
 from tpusim.pipeline.chip_choice import facts_beside
 from tpusim.pipeline.stages import memory
 from tpusim.validation.rows import Bytes, FileName, Row, in_turn, read_rows
@@ -57,12 +57,12 @@ def _stated(program: Path) -> int:
     """Return what the ``.json`` beside a program says."""
     path = facts_beside(program)
     try:
-        data = parse_json(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
+        data = parse_json(read_text(path, "cannot be read"))
+    except (ConfigError, ValueError, RecursionError) as error:
         raise ConfigError(f"{program}: expected the compiler's figures in {path.name} beside it: {error}") from error
     figures = data.get("memory") if isinstance(data, dict) else None
     found = figures.get(_FIGURE) if isinstance(figures, dict) else None
-    if not isinstance(found, int):
+    if type(found) is not int or found < 0:
         raise ConfigError(f"{path}: {_FIGURE}: expected a number of bytes, found {found!r}")
     return found
 

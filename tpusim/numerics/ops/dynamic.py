@@ -95,16 +95,32 @@ def _check_sizes(instruction: Instruction, sizes: Sequence[int], bounds: Sequenc
             raise ProgramError(f"{instruction.name}: expected a size from 0 to {bound} for {stated}, found {size}")
 
 
-def fit_together(operands: list[Any]) -> list[Any]:
-    """Return the operands of an element-wise operation cut to the least size of each dimension.
+def fit_together(operands: list[Any], shapes: Sequence[ArrayShape]) -> list[Any]:
+    """Return the operands of an element-wise operation, of these shapes, cut to the least size of each dimension.
 
-    XLA allows an operand of full size beside one of dynamic size; scalars stay as they are.
+    XLA allows an operand of full size beside one of dynamic size, and repeats what has one element along a dynamic
+    dimension beside others; scalars stay as they are.
     """
     # Scalars (a bound of clamp, a predicate) have no size to cut.
     most = max(operand.ndim for operand in operands)
-    whole = [operand.shape for operand in operands if operand.ndim == most]
-    sizes = tuple(slice(min(sizes)) for sizes in zip(*whole, strict=True))
-    return [operand[sizes] if operand.ndim == most else operand for operand in operands]
+    found = [(operand.shape, shape.dynamic or (False,) * most) for operand, shape in zip(operands, shapes, strict=True)]
+    sizes = [
+        _common_size([(sizes[d], dynamic[d]) for sizes, dynamic in found if len(sizes) == most]) for d in range(most)
+    ]
+    return [_fitted(operand, sizes) if operand.ndim == most else operand for operand in operands]
+
+
+def _common_size(sizes: Sequence[tuple[int, bool]]) -> int:
+    """Return the size of a dimension of operands, given that of each and whether it is dynamic."""
+    dynamic = {size for size, is_dynamic in sizes if is_dynamic}
+    if dynamic > {1}:
+        return min(dynamic - {1})
+    return min(size for size, _ in sizes)
+
+
+def _fitted(operand: Any, sizes: Sequence[int]) -> Any:
+    repeated = [size if own == 1 else own for own, size in zip(operand.shape, sizes, strict=True)]
+    return np.broadcast_to(operand, repeated)[tuple(map(slice, sizes))]
 
 
 def reshaped_sizes(sizes: Sequence[int], source: ArrayShape, target: ArrayShape) -> tuple[int, ...]:
