@@ -225,6 +225,14 @@ def test_a_lowered_program_for_a_chip_of_ones_own_asks_for_its_file(tmp_path, ow
     assert tpusim.simulate(tmp_path / "p.json", own_chip).chip.name == "my chip"
 
 
+def test_a_lowered_program_names_no_file_of_a_chip(tmp_path, own_chip):
+    """What a program says opens none: the caller gives it."""
+    lowered = tpusim.lower(kernel_module(), own_chip)
+    tpusim.save_program(structs.replace(lowered, chip=str(own_chip)), tmp_path / "p.json")
+    with pytest.raises(ConfigError, match=r"p.json: made for a chip of another name .* --chip FILE.toml"):
+        tpusim.simulate(tmp_path / "p.json")
+
+
 def test_a_program_compiled_for_a_chip_of_ones_own_asks_for_its_file(tmp_path, own_chip):
     """Its text says the chip's name."""
     path = tmp_path / "p.hlo.txt"

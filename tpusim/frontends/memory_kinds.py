@@ -40,7 +40,7 @@ def _numbers(main: Any, attribute: str, count: int) -> str:
     stated: Any = main.attributes[attribute] if attribute in main.attributes else [()] * count
     kinds = [getattr(each[MEMORY_KIND], "value", None) if MEMORY_KIND in each else "" for each in stated]
     if other := [each for each, kind in zip(stated, kinds, strict=True) if not isinstance(kind, str)]:
-        raise ProgramError(f"{MEMORY_KIND}: expected the name of a memory, found {str(other[0][MEMORY_KIND]):.80}")
+        raise ProgramError(f"{MEMORY_KIND}: expected the name of a memory, found {other[0][MEMORY_KIND]!s:.80}")
     return ";".join(str(HOST_SPACE) if kind in _IN_HOST else "0" for kind in kinds)
 
 
