@@ -151,6 +151,17 @@ def test_operands_are_cut_to_the_least_size(sizes: list[tuple[int, int]]) -> Non
     assert [array.shape for array in fitted] == [least] * len(sizes) + [()]
 
 
+@pytest.mark.parametrize("operands", ["d, d", "d, p0", "p0, d"])
+def test_a_map_takes_what_is_there(operands: str) -> None:
+    """As element-wise operations do."""
+    found = run(
+        "s32[]",
+        f"m = s32[<=10] map({operands}), dimensions={{0}}, to_apply=f",
+        "reduce(m, zero), dimensions={0}, to_apply=f",
+    )
+    assert found == 30
+
+
 @pytest.mark.parametrize("sizes", [(1, 5), (5, 1), (10, 1), (1, 1), (3, 5), (1, 0), (0, 5)])
 @pytest.mark.parametrize("opcode", ["add", "multiply", "subtract", "maximum"])
 def test_one_element_is_repeated_beside_others(opcode: str, sizes: tuple[int, int]) -> None:

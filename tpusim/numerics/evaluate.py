@@ -106,7 +106,7 @@ def _cut_to_size(site: Site, instruction: Instruction, operands: list[Any]) -> l
     shape = instruction.shape
     is_dynamic = isinstance(shape, ArrayShape) and any(shape.dynamic)
     row = OPERATIONS.get(instruction.opcode) if is_dynamic else None
-    if row is None or row.category is not Category.ELEMENTWISE:
+    if row is None or (row.category is not Category.ELEMENTWISE and instruction.opcode != "map"):
         return operands
     return fit_together(operands, [array_shape(site.operand(instruction, n).shape) for n in range(len(operands))])
 

@@ -206,7 +206,7 @@ def _choose_each(predicate: Array, chosen: Array, other: Array, result: Array) -
 def apply_map(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     """Return what the computation gives for the elements of all operands at each place."""
     value = apply_lifted(site, instruction.attributes["to_apply"], operands)
-    return np.broadcast_to(value, array_shape(instruction.shape).dimensions)
+    return np.broadcast_to(value, operands[0].shape)
 
 
 # In one piece: a view would keep the other half in memory as well.
