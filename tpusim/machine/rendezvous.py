@@ -192,15 +192,16 @@ class Collectives:
     def waits_of_each(self) -> Waits | None:
         """Return what each device waits for, also those for which another is simulated; None where that is not known.
 
-        It is where all of a cohort wait until the last of their groups has ended.
+        It is where all of a cohort wait for the last to come to each of their groups.
         """
-        met = {
-            id(note): (found, one)
-            for found in self._open.values()
-            for note, one in zip(found.notes, found.arrivals, strict=True)
-        }
-        if any(arrival.waits_in_part for _, arrival in met.values()):
+        if any(arrival.waits_in_part for found in self._open.values() for arrival in found.arrivals):
             return None
+        # Devices that wait for something else than collectives are not simulated together.
+        met = {
+            id(note): (found, arrival)
+            for found in self._open.values()
+            for note, arrival in zip(found.notes, found.arrivals, strict=True)
+        }
         waits = Waits()
         for note in self._waits:
             found, arrival = met[id(note)]
