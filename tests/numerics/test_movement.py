@@ -172,6 +172,14 @@ def test_a_huge_unsigned_start_is_clamped_to_the_top() -> None:
     assert run_ours(text, inputs)[0].tolist() == run_xla(text, inputs)[0].tolist() == [4, 5]
 
 
+@pytest.mark.parametrize(
+    ("line", "count"), [("dynamic-update-slice(p0, p1)", 2), ("dynamic-slice(p0), dynamic_slice_sizes={}", 1)]
+)
+def test_a_number_has_one_place(line: str, count: int) -> None:
+    """Of no dimensions, and without a start."""
+    check("s32[]", line, [np.array(n, np.int32) for n in range(7, 7 + count)])
+
+
 def test_an_update_leaves_its_operand_alone() -> None:
     """Values are shared, so nobody may write into one."""
     array = numbered((4,))

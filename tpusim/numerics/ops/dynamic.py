@@ -65,7 +65,8 @@ def sizes_of_slice(sizes: Sequence[int], whole: Sequence[int], found: Sequence[i
 
 def resized(value: Any, sizes: Sequence[int]) -> Any:
     """Return an array cut to some sizes, or filled up with zeros."""
-    kept = tuple(map(slice, map(min, sizes, value.shape)))
+    # With the dots a number stays an array: NumPy's scalar could not be written to.
+    kept: tuple[Any, ...] = (*map(slice, map(min, sizes, value.shape)), ...)
     if all(map(le, sizes, value.shape)):
         return value[kept]
     result = np.zeros(sizes, value.dtype)
