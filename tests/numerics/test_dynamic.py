@@ -20,8 +20,8 @@ from tpusim.shapes.shape import ArrayShape
 SET = "d = s32[<=10] set-dimension-size(p0, p1), dimensions={0}"
 
 
-def run(result: str, *lines: str, size: int = 5) -> Any:
-    """Return the result of lines of HLO on 1..10 of dynamic size."""
+def lines_of(*lines: str) -> str:
+    """Return a program of lines of HLO on 1..10, whose size is the second argument."""
     entry = [
         "ENTRY e {",
         "p0 = s32[10] parameter(0)",
@@ -29,11 +29,15 @@ def run(result: str, *lines: str, size: int = 5) -> Any:
         "zero = s32[] constant(0)",
         "one = s32[] constant(1)",
         SET,
-        *lines[:-1],
-        f"ROOT r = {result} {lines[-1]}",
+        *lines,
         "}",
     ]
-    text = "\n\n".join(["HloModule m", computation("add"), computation("multiply", name="g"), "\n".join(entry)])
+    return "\n\n".join(["HloModule m", computation("add"), computation("multiply", name="g"), "\n".join(entry)])
+
+
+def run(result: str, *lines: str, size: int = 5) -> Any:
+    """Return the result of lines of HLO on 1..10 of dynamic size."""
+    text = lines_of(*lines[:-1], f"ROOT r = {result} {lines[-1]}")
     return run_ours(text, [numbered((10,)), np.array(size, np.int32)])[0]
 
 
@@ -82,22 +86,15 @@ PLACES = {
 def test_places_are_moved_in_by_the_bound(name: str, start: int) -> None:
     """Not by the size, as XLA: what lies beyond the size is written for nobody, and what is read there is nobody's."""
     *lines, last = PLACES[name]
-    entry = [
-        "ENTRY e {",
-        "p0 = s32[10] parameter(0)",
-        "p1 = s32[] parameter(1)",
+    text = lines_of(
         "at = s32[] parameter(2)",
-        "zero = s32[] constant(0)",
         "three = s32[3] constant({100, 2000, 30000})",
         "row = s32[1,3] reshape(three)",
         "places = s32[1,1] reshape(at)",
-        SET,
         *lines,
         f"found = {last}",
         f"ROOT r = s32[] reduce(found, zero), dimensions={{{'0,1' if '[1,' in last else '0'}}}, to_apply=f",
-        "}",
-    ]
-    text = "\n\n".join(["HloModule m", computation("add"), "\n".join(entry)])
+    )
     inputs = [numbered((10,)), np.array(5, np.int32), np.array(start, np.int32)]
     assert run_ours(text, inputs)[0] == run_xla(text, inputs)[0]
 
@@ -166,21 +163,14 @@ def test_a_map_takes_what_is_there(operands: str) -> None:
 @pytest.mark.parametrize("opcode", ["add", "multiply", "subtract", "maximum"])
 def test_one_element_is_repeated_beside_others(opcode: str, sizes: tuple[int, int]) -> None:
     """Along a dimension that is dynamic in both, as XLA does; else the lesser size counts."""
-    entry = [
-        "ENTRY e {",
-        "p0 = s32[10] parameter(0)",
-        "p1 = s32[] parameter(1)",
+    text = lines_of(
         "p2 = s32[] parameter(2)",
-        "zero = s32[] constant(0)",
-        SET,
         SET.replace("d =", "e =").replace("p1", "p2"),
         f"x = s32[<=10] {opcode}(d, e)",
         "n = s32[] get-dimension-size(x), dimensions={0}",
         "sum = s32[] reduce(x, zero), dimensions={0}, to_apply=f",
         "ROOT r = (s32[], s32[]) tuple(n, sum)",
-        "}",
-    ]
-    text = "\n\n".join(["HloModule m", computation("add"), "\n".join(entry)])
+    )
     inputs = [numbered((10,)), *(np.array(size, np.int32) for size in sizes)]
     assert [int(value) for value in run_ours(text, inputs)] == [int(value) for value in run_xla(text, inputs)]
 

@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
 from numbers import Integral, Real
 from typing import Any
 
@@ -377,7 +376,6 @@ def _worked_out(struct: Any, prefix: str = "") -> Iterator[str]:
             yield from _worked_out(info.type, f"{prefix}{info.name}.")
 
 
-@cache
 def worked_out() -> frozenset[str]:
     """Return what can be asked of a chip by key, and follows from other keys, such as ``peak_flops_per_second``."""
     return frozenset(_worked_out(Chip))

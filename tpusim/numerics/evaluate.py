@@ -102,7 +102,7 @@ def _with_place(site: Site, instruction: Instruction, error: Exception) -> Excep
 
 
 def _cut_to_size(site: Site, instruction: Instruction, operands: list[Any]) -> list[Any]:
-    """Return the operands of an element-wise operation on dynamic sizes cut to the least of them."""
+    """Return the operands of an element-wise operation, or of a map, on dynamic sizes in sizes that fit together."""
     shape = instruction.shape
     is_dynamic = isinstance(shape, ArrayShape) and any(shape.dynamic)
     row = OPERATIONS.get(instruction.opcode) if is_dynamic else None

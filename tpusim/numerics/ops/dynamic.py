@@ -121,7 +121,7 @@ def _common_size(sizes: Sequence[tuple[int, bool]]) -> int:
 
 def _fitted(operand: Any, sizes: Sequence[int]) -> Any:
     repeated = [size if own == 1 else own for own, size in zip(operand.shape, sizes, strict=True)]
-    return np.broadcast_to(operand, repeated)[tuple(map(slice, sizes))]
+    return resized(np.broadcast_to(operand, repeated), sizes)
 
 
 def reshaped_sizes(sizes: Sequence[int], source: ArrayShape, target: ArrayShape) -> tuple[int, ...]:
