@@ -1,11 +1,15 @@
-"""How time grows, measured on a machine on which others run as well."""
+"""How long things take and how that grows, measured on a machine on which others run as well."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
+from time import process_time
+from typing import TypeVar
 
 from benchmarks.growth import exponent
+
+Result = TypeVar("Result")
 
 MOST = 1.5
 """A square would show an exponent of 2, what sorts hardly more than 1."""
@@ -23,3 +27,15 @@ def grows_by(seconds: Callable[[int], float], sizes: Sequence[int]) -> float:
         if (found := exponent(sizes, least)) < most:
             break
     return found
+
+
+def within(seconds: float, act: Callable[[], Result]) -> Result:
+    """Return the result of ``act``, which must take less CPU time than ``seconds`` in one of three tries."""
+    taken = []
+    for _ in range(3):
+        begin = process_time()
+        result = act()
+        taken.append(process_time() - begin)
+        if taken[-1] < seconds:
+            return result
+    raise AssertionError(f"expected less than {seconds} s of CPU time, found {taken}")

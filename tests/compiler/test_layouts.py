@@ -6,11 +6,11 @@ import random
 from itertools import permutations
 from math import prod
 from pathlib import Path
-from time import process_time
 
 import pytest
 
 from tests.compiler.programs import compiled
+from tests.growth import within
 from tpusim.compiler.layouts.bitcasts import carried_orders, stays
 from tpusim.compiler.layouts.orders import boundary_order, laid_out, with_boundary_layouts
 from tpusim.hardware.load import load_chip
@@ -545,9 +545,7 @@ def test_an_array_without_elements_has_them_in_any_order():
 def test_of_many_dimensions_those_of_other_sizes_are_tried():
     """The two minor ones of hundreds: all pairs of them would be tens of thousands of orders of hundreds."""
     array = ArrayShape(dtype("f32"), (2,) * 150 + (128,) + (2,) * 149 + (8, 3))
-    begin = process_time()
-    assert boundary_order(array, CHIP)[:2] == (150, 300)
-    assert process_time() - begin < 1
+    assert within(1, lambda: boundary_order(array, CHIP))[:2] == (150, 300)
 
 
 @pytest.mark.parametrize("operands", ["x, d", "d, x"])

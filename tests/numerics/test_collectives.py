@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import permutations
-from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tpusim
+from tests.growth import within
 from tests.numerics.devices import module_of, run
 from tests.semantics.hlo import parse
 from tpusim.build.builder import Builder, Op
@@ -399,7 +399,6 @@ def test_hundreds_of_devices_take_what_their_arrays_do(line: str) -> None:
     pairs = ",".join(f"{{{device},{(device + 1) % 512}}}" for device in range(512))
     text = f"{ADD}\nENTRY e {{\n  p = f32[512,2] parameter(0)\n  ROOT r = {line.replace('PAIRS', pairs)}\n}}\n"
     values = np.arange(512 * 512 * 2, dtype=np.float32).reshape(512, 512, 2) % 7
-    before = process_time()
-    found = tpusim.execute(parse(f"HloModule m, num_partitions=512\n\n{text}"), [[each] for each in values])
-    assert process_time() - before < 5
+    module = parse(f"HloModule m, num_partitions=512\n\n{text}")
+    found = within(5, lambda: tpusim.execute(module, [[each] for each in values]))
     np.testing.assert_array_equal(np.array(found), LARGE_GROUPS[line](values))

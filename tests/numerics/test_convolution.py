@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.growth import within
 from tests.numerics.one_instruction import check_exactly, program, shape_text
 from tests.numerics.oracle import run_ours, run_xla
 from tests.semantics.windows import DIMENSIONS
@@ -162,7 +163,6 @@ def test_a_convolution_without_elements_goes_through_none_of_its_sizes():
     size = 10**9
     window = f"window={{size={size} stride={size - 1} lhs_dilate={size}}}, dim_labels=b0f_0io->b0f"
     text = conv((0, size, 1), (size, 1, 0), (0, size, 0), window)
-    start = time.process_time()
-    (result,) = run_ours(text, [np.zeros(sizes, np.float32) for sizes in ((0, size, 1), (size, 1, 0))])
+    inputs = [np.zeros(sizes, np.float32) for sizes in ((0, size, 1), (size, 1, 0))]
+    (result,) = within(5, lambda: run_ours(text, inputs))
     assert result.shape == (0, size, 0)
-    assert time.process_time() - start < 5
