@@ -77,6 +77,8 @@ def test_a_chip_with_them_takes_them(tmp_path):
         ),
         ("ERT: {tables: [{name: x}]}", r"missing required field `actions`"),
         (ERT.replace("name: row", "name: rwo"), r"found hbm: rwo \(did you mean 'hbm: row'\?\)"),
+        (f"{ERT}\n{ERT}", r"tables\.yaml:\d+: expected each key once in a table, found 'ERT' 2 times"),
+        ("ERT: &a\n  tables: []\n  more: [*a, {b: 1, c: 2,\n  b: 1}]", r"tables\.yaml:4: .* found 'b' 2 times"),
         (ERT.replace("name: row", "name: byte"), "hbm: byte: expected one energy, found several"),
         (ART.replace("vmem", "vram"), "ART: expected one of matrix, vector, vmem.*found tpu.vram"),
     ],

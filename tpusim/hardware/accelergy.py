@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,9 @@ def read_tables(path: str | Path) -> dict[str, float]:
     except ImportError as error:
         raise ConfigError("Accelergy's tables need PyYAML: pip install 'tpusim[accelergy]'") from error
     try:
-        _check_size(yaml.parse(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)), path)
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        _check_size(yaml.parse(content, Loader=loader), path)
+        _check_keys(yaml.compose(content, Loader=loader), path)
         found = msgspec.yaml.decode(content, type=_File)
     except yaml.MarkedYAMLError as error:
         place = f"{path}:{error.problem_mark.line + 1}"
@@ -130,6 +133,28 @@ def _check_size(events: Iterator[Any], path: str | Path) -> None:
         for limit, found in ((_DEPTH, depth), (_ALIASES, aliases), (_VALUES, number)):
             if found > limit.most:
                 raise ConfigError(f"{path}:{event.start_mark.line + 1}: {limit.fault(found)}")
+
+
+def _check_keys(top: Any, path: str | Path) -> None:
+    """Refuse a key that stands twice in one table, of which YAML's reader takes the last."""
+    from yaml import MappingNode, ScalarNode, SequenceNode
+
+    nodes, seen = [top], set[int]()
+    while nodes:
+        node = nodes.pop()
+        # A node that has a name may stand in many places, and in itself.
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, SequenceNode):
+            nodes += node.value
+        elif isinstance(node, MappingNode):
+            keys = [key for key, _ in node.value if isinstance(key, ScalarNode)]
+            for key, count in Counter(key.value for key in keys).items():
+                if count > 1:
+                    line = next(one.start_mark.line for one in reversed(keys) if one.value == key) + 1
+                    raise ConfigError(f"{path}:{line}: expected each key once in a table, found {key!r} {count} times")
+            nodes += chain.from_iterable(node.value)
 
 
 def _energies(table: _Ert, path: str | Path) -> Iterator[tuple[str, float]]:
