@@ -99,6 +99,37 @@ def test_places_are_moved_in_by_the_bound(name: str, start: int) -> None:
     assert run_ours(text, inputs)[0] == run_xla(text, inputs)[0]
 
 
+BOTH = """
+both {
+  a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  s = s32[] add(a, c)
+  t = s32[] multiply(b, d)
+  ROOT r = (s32[], s32[]) tuple(s, t)
+}
+"""
+BESIDE_WHOLE = {
+    "reduce": "(s32[], s32[]) reduce(d, p0, zero, one), dimensions={0}, to_apply=both",
+    "reduce of the other": "(s32[], s32[]) reduce(p0, d, zero, one), dimensions={0}, to_apply=both",
+    "dot": "s32[] dot(d, p0), lhs_contracting_dims={0}, rhs_contracting_dims={0}",
+    "dot by rows": "s32[3] dot(rows, d), lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+    "dot of ones": "s32[3] dot(d, rows), lhs_contracting_dims={0}, rhs_contracting_dims={1}",
+}
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 10])
+@pytest.mark.parametrize("name", BESIDE_WHOLE)
+def test_what_is_not_there_counts_for_nothing_beside_what_is(name: str, size: int) -> None:
+    """XLA fills up the operand of dynamic size, with initial values or zeros, and takes the whole of the other."""
+    rows = "rows = s32[3,10] broadcast(p0), dimensions={1}"
+    text = lines_of(rows, f"ROOT r = {BESIDE_WHOLE[name]}").replace("\n\n", f"\n{BOTH}\n", 1)
+    inputs = [numbered((10,)), np.array(size, np.int32)]
+    for own, wanted in zip(run_ours(text, inputs), run_xla(text, inputs), strict=True):
+        np.testing.assert_array_equal(own, wanted)
+
+
 def test_a_dynamic_reshape_takes_its_sizes_from_operands() -> None:
     """Six elements as 3 by 2."""
     lines = ("three = s32[] constant(3)", "two = s32[] constant(2)", "dynamic-reshape(d, three, two)")

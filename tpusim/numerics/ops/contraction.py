@@ -17,6 +17,7 @@ import numpy as np
 
 from tpusim.errors import UnsupportedError
 from tpusim.ir.module import Instruction
+from tpusim.numerics.ops.dynamic import resized
 from tpusim.numerics.registry import Array, array_shape, computes
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.precision import (
@@ -50,8 +51,18 @@ def dot(site: Site, instruction: Instruction, operands: list[Any]) -> Array:
     lhs, rhs = operands[roles.lhs], operands[roles.rhs]
     if instruction.opcode == "scaled-dot":
         lhs, rhs = _scaled(lhs, operands[roles.lhs_scale]), _scaled(rhs, operands[roles.rhs_scale])
-    contract = partial(general_dot, dimensions=dot_dimensions(instruction), multiply=product)
-    return in_passes(arithmetic, lhs, rhs, contract)
+    dimensions = dot_dimensions(instruction)
+    lhs, rhs = _filled(lhs, rhs, dimensions)
+    return in_passes(arithmetic, lhs, rhs, partial(general_dot, dimensions=dimensions, multiply=product))
+
+
+def _filled(lhs: Array, rhs: Array, dimensions: DotDimensions) -> tuple[Array, Array]:
+    """Return the operands with zeros for what a dynamic size leaves out of one of two dimensions that are paired."""
+    left, right = list(lhs.shape), list(rhs.shape)
+    batch, rhs_batch, lhs_contracting, rhs_contracting = dimensions
+    for one, other in zip(batch + lhs_contracting, rhs_batch + rhs_contracting, strict=True):
+        left[one] = right[other] = max(left[one], right[other])
+    return resized(lhs, left), resized(rhs, right)
 
 
 @computes("ragged-dot")

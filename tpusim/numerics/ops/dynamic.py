@@ -63,13 +63,13 @@ def sizes_of_slice(sizes: Sequence[int], whole: Sequence[int], found: Sequence[i
     return [n if size == bound else size for size, bound, n in zip(sizes, whole, found, strict=True)]
 
 
-def resized(value: Any, sizes: Sequence[int]) -> Any:
-    """Return an array cut to some sizes, or filled up with zeros."""
+def resized(value: Any, sizes: Sequence[int], fill: Any = 0) -> Any:
+    """Return an array cut to some sizes, or filled up: with zeros unless it is said with what."""
     # With the dots a number stays an array: NumPy's scalar could not be written to.
     kept: tuple[Any, ...] = (*map(slice, map(min, sizes, value.shape)), ...)
     if all(map(le, sizes, value.shape)):
         return value[kept]
-    result = np.zeros(sizes, value.dtype)
+    result = np.full(sizes, fill, value.dtype)
     result[kept] = value[kept]
     return result
 

@@ -9,7 +9,7 @@ Source: XLA, Operation Semantics (Reduce, ReduceWindow, SelectAndScatter).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -24,6 +24,7 @@ from tpusim.limits import WINDOW_STEPS
 from tpusim.numerics.folds import take_turns
 from tpusim.numerics.grouping import may_group
 from tpusim.numerics.ops.convert import convert_values
+from tpusim.numerics.ops.dynamic import resized
 from tpusim.numerics.ops.indexed import combine_at, element_strides
 from tpusim.numerics.ops.movement import inside, padded
 from tpusim.numerics.registry import Array, compute_type, computes, zeros
@@ -61,13 +62,22 @@ def reduce(site: Site, instruction: Instruction, operands: list[Any]) -> Any:
     if opcode in UFUNCS:
         results = [reduced(UFUNCS[opcode], arrays[0], inits[0], axes, site.settings)]
     else:
-        results = _reduced_by_any(site, name, arrays, inits, axes)
+        # Beside others what a dynamic size leaves out counts as an initial value.
+        most = np.max([array.shape for array in arrays], 0).tolist()
+        filled = [resized(array, most, init) for array, init in zip(arrays, inits, strict=True)]
+        whole = _reduced_by_any(site, name, filled, inits, axes)
+        results = [resized(one, _kept(array.shape, axes)) for one, array in zip(whole, arrays, strict=True)]
     return tuple(results) if isinstance(instruction.shape, TupleShape) else results[0]
+
+
+def _kept(sizes: Sequence[int], axes: Collection[int]) -> list[int]:
+    """Return the sizes of the dimensions that are not reduced."""
+    return [size for axis, size in enumerate(sizes) if axis not in axes]
 
 
 def _reduced_by_any(site: Site, name: str, arrays: Pieces, inits: Pieces, axes: tuple[int, ...]) -> Pieces:
     # With the reduced dimensions first, rows are what the computation combines, and the rest goes along.
-    rest = [size for axis, size in enumerate(arrays[0].shape) if axis not in axes]
+    rest = _kept(arrays[0].shape, axes)
     count = prod(arrays[0].shape[axis] for axis in axes)
     rows = [np.moveaxis(array, sorted(axes), range(len(axes))).reshape(count, *rest) for array in arrays]
 
