@@ -60,6 +60,25 @@ def test_what_chips_share_is_fitted_on_the_rows_of_all():
     assert one.rows == len(rows) > other.rows
 
 
+EFFICIENCY = {"chips": ("v5e",), "start": 0.9, "low": 0.5, "high": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        # Rows show its products with the other two.
+        ({"hbm.bandwidth_bytes_per_second": {"start": 8e11, "low": 5e11, "high": 9e11}}, "rows that tell them apart"),
+        ({"vector_ops.ops.tan.vector": {}}, "vector_ops.ops.tan.vector: expected rows whose time depends on it"),
+    ],
+)
+def test_what_no_row_tells_is_not_fitted(others, words):
+    """A value beside any of which there is another that fits as well is none."""
+    figures = {"hbm.efficiency": {}, "hbm.write_efficiency": {}, **others}
+    plan = Plan(tuple(Parameter(key=key, **EFFICIENCY | values) for key, values in figures.items()))
+    with pytest.raises(ConfigError, match=words):
+        calibrate(plan, made("v5e", "v5e matmul", {}, 4), folds=2)
+
+
 KERNEL_FIELDS = {field: getattr(KERNEL, field) for field in KERNEL.__struct_fields__}
 
 

@@ -41,6 +41,8 @@ _MOST_NOISE = 0.15
 _DRAWS = 200
 _SEARCHES = 12
 _AT_EDGE = 1e-3
+_APART = 1e-3
+"""Of slopes of equal length: parameters whose sum of squares is less along some direction are not told apart."""
 
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -92,7 +94,8 @@ def read_plan(path: str | Path) -> Plan:
 def calibrate(plan: Plan, cases: Sequence[Case], folds: int = 5) -> Fit:
     """Fit the parameters of a plan on all rows of their chips.
 
-    Raises ConfigError if a parameter has no rows, or there are fewer shapes than folds.
+    Raises ConfigError if a parameter has no rows or none that depends on it, if all rows tell the same of several, or
+    if there are fewer shapes than folds.
     """
     own = [case for case in cases if _counts(case, plan)]
     shapes = sorted({case.shapes for case in own})
@@ -105,6 +108,7 @@ def calibrate(plan: Plan, cases: Sequence[Case], folds: int = 5) -> Fit:
             raise ConfigError(f"{parameter.key}: expected rows of {', '.join(parameter.chips)}, found none")
     search = _Search(plan, own)
     logs, slopes = search.solve([log(p.start) for p in plan.parameters], range(len(own)))
+    _check_told_apart(plan.parameters, slopes[0])
     held_out: list[Outcome] = []
     # What lowering chooses by the arrays' figures jumps: near the fit it is taken as it is there.
     search.lowered_by = (OPERATIONS,)
@@ -258,6 +262,21 @@ class _Search:
                 sources=self._sources(parameter.chips[0]),
                 at_edge=min(at - log(parameter.low), log(parameter.high) - at) < _AT_EDGE,
             )
+
+
+def _check_told_apart(parameters: Sequence[Parameter], slopes: Any) -> None:
+    """Refuse parameters of which any value fits as well as another, alone or if others go along."""
+    np, _ = _libraries()
+    lengths = np.linalg.norm(slopes, axis=0)
+    if unseen := [p.key for p, length in zip(parameters, lengths, strict=True) if not length]:
+        raise ConfigError(f"{unseen[0]}: expected rows whose time depends on it, found none")
+    _, sizes, directions = np.linalg.svd(slopes / lengths)
+    # Where there are fewer rows than parameters the last directions have no size.
+    if len(sizes) < len(parameters) or sizes[-1] < _APART:
+        alike = [p.key for p, part in zip(parameters, directions[-1], strict=True) if abs(part) > _APART]
+        raise ConfigError(
+            f"{', '.join(alike)}: expected rows that tell them apart, found none: fit one and not the other"
+        )
 
 
 def _draws(slopes: Any, errors: Any) -> list[list[float]]:
