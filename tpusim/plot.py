@@ -11,6 +11,7 @@ With ``ax`` a picture is drawn into axes of your own; their figure is returned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -109,7 +110,7 @@ def read_csv(path: str | Path) -> list[Mapping[str, object]]:
 
     Of the folder of a study, its table.
     """
-    if Path(path).is_dir():
+    if isdir(path):
         path = Path(path) / "results.csv"
     # Studies may have more points than a table has rows.
     _, rows = read_table(path, "cannot read these points", PROGRAM_BYTES)

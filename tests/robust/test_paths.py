@@ -79,3 +79,10 @@ def test_reports_stay_in_their_folder(capsys, tmp_path, name):
     arguments = ("--m", "8", "--n", "8", "--k", "8", "-c", str(tmp_path / "c.cfg"), "-p", str(tmp_path / "out"))
     assert "run_name: expected the name of a folder" in refusal_of(capsys, "systolic", *arguments)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_program_may_have_a_name_that_no_facts_beside_it_could_have(capsys, tmp_path):
+    """With its ending that would be longer than a file system takes."""
+    path = tmp_path / ("x" * 252)
+    path.write_text("HloModule m\n\nENTRY e {\n  ROOT p = f32[8] parameter(0)\n}\n")
+    assert output_of(capsys, "run", str(path), "--chip", "v5e").startswith("m on v5e")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
+from os.path import isdir
 from typing import Any
 
 from tpusim.cli.options import HLO, LOWERING, command, json_option, machine, number, option, trips, written
@@ -144,7 +144,7 @@ def calibrate(options: Namespace) -> None:
     from tpusim.validation.kernels import read_cases
 
     _allow_outside(options)
-    if options.write and not Path(options.write).is_dir():
+    if options.write and not isdir(options.write):
         raise ConfigError(f"--write: expected a folder of chip files, found none at {options.write!r}")
     plan = read_plan(options.fits or fits_path())
     fit = calibrate(plan, [case for index in options.index for case in read_cases(index)], options.folds)

@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,7 +161,7 @@ def _sensitivity(plot: Any, options: Namespace) -> Any:
     from tpusim.study.table import FIGURES
 
     folder = Path(options.effects)
-    records = plot.read_csv(folder / "effects.csv" if folder.is_dir() else folder)
+    records = plot.read_csv(folder / "effects.csv" if isdir(folder) else folder)
     figure = FIGURES.get(options.figure, options.figure.partition("_")[0])
     measure = options.measure or f"{figure} (%)"
     if not options.per:

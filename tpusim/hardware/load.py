@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from os import PathLike
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -440,7 +441,7 @@ def chip_files(name_or_path: str) -> list[Path]:
     with suppress(ConfigError):
         while True:
             path = Path(name_or_path) if is_chip_file(name_or_path) else _shipped_path(resolve_chip_name(name_or_path))
-            if path in found or not path.is_file():
+            if path in found or not isfile(path):
                 break
             found.append(path)
             base = _read(path).get("base")

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from lzma import LZMAError
 from math import prod
+from os.path import isfile
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -70,7 +71,7 @@ class Stored(msgspec.Struct, frozen=True):
 def read_arrays(path: str | Path) -> dict[str, Any]:
     """Return the arrays of an ``.npz`` file by name, each as a ``Stored``. Raises ProgramError for anything else."""
     try:
-        if Path(path).is_file() and not is_zipfile(path):
+        if isfile(path) and not is_zipfile(path):
             raise ProgramError(f"{path}: expected an .npz file of arrays (numpy.savez), found another kind of file")
         with ZipFile(path) as archive:
             members = Counter(name.removesuffix(".npy") for name in archive.namelist())

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 from warnings import warn
@@ -115,7 +116,7 @@ def _facts_of(path: Path) -> dict[str, Any]:
 
     One that cannot be read is told of: some other tool may have written it, or its chip was to be the program's.
     """
-    if not path.is_file():
+    if not isfile(path):
         return {}
     try:
         facts = parse_json(read_text(path, "cannot be read"))

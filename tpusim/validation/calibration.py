@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import copysign, exp, hypot, inf, log, sqrt
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +138,7 @@ def write_fit(fit: Fit, folder: str | Path) -> None:
             f"{', '.join(edges)}: at the edge of the range: no row says where it ends, so nothing is kept"
         )
     paths = {parameter.chips[0]: Path(folder) / f"{parameter.chips[0]}.toml" for parameter in fit.parameters}
-    missing = [str(path) for path in paths.values() if not path.is_file()]
+    missing = [str(path) for path in paths.values() if not isfile(path)]
     if missing:
         raise ConfigError(f"expected the chip files to change, found no {', '.join(missing)}")
     texts = {path: _restated(path, [p for p in fit.parameters if p.chips[0] == chip]) for chip, path in paths.items()}
@@ -147,6 +148,8 @@ def write_fit(fit: Fit, folder: str | Path) -> None:
 
 def _restated(path: Path, parameters: Iterable[Fitted]) -> str:
     text = read_text(path, "cannot read this chip file")
+    # What TOML Kit takes need not be what the chip is read by.
+    read_toml(path, "cannot read this chip file")
     try:
         for parameter in parameters:
             text = restate(text, _fact(parameter))

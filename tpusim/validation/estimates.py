@@ -6,6 +6,7 @@ far from them are where a model is first to be looked at.
 
 from __future__ import annotations
 
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ def validate_estimates(
     no program is left.
     """
     for path in programs:
-        if not Path(path).is_file():
+        if not isfile(path):
             raise ConfigError(f"{path}: expected a program, found no such file")
     wanted = resolve_chip_name(chip).removesuffix(MEGACORE) if chip else None
     kernels: list[KernelEstimate] = []

@@ -6,6 +6,7 @@ What the compiler says (``temp_size_in_bytes`` of ``memory_analysis()`` in JAX) 
 
 from __future__ import annotations
 
+from os.path import exists, isdir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,8 @@ def _cases(path: Path) -> Iterator[tuple[Path, str | None, int]]:
     if path.suffix == ".csv":
         for row in read_rows(path, _CaseRow):
             yield path.parent / row.program, row.chip or None, row.temp_size_in_bytes
-    elif path.is_dir():
-        programs = sorted(p for p in path.glob(f"*{_ENDING}") if facts_beside(p).exists())
+    elif isdir(path):
+        programs = sorted(p for p in path.glob(f"*{_ENDING}") if exists(facts_beside(p)))
         if not programs:
             raise ConfigError(f"{path}: expected programs (*{_ENDING}) with a .json beside them, found none")
         for program in programs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import cache
-from os.path import normpath
+from os.path import isfile, normpath
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -101,7 +101,7 @@ def _types_of(kind: type[Row]) -> dict[str, Any]:
 
 def _require_inside(folder: Path, where: str, names: str) -> None:
     """Refuse names of files outside the folder of an index, or outside the one above it, if that is marked."""
-    root = folder.parent if (folder.parent / _MARK).is_file() else folder
+    root = folder.parent if isfile(folder.parent / _MARK) else folder
     for name in names.split():
         if not (_OUTSIDE.get() or Path(normpath(folder / name)).is_relative_to(root)):
             raise ConfigError(f"{where}: expected a file in the folder of the index (or --outside), found {name!r}")

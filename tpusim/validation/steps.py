@@ -9,6 +9,7 @@ that ran).
 
 from __future__ import annotations
 
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -83,7 +84,7 @@ def _check(folder: Path, row: _StepRow) -> None:
         _plain(row.chip)
     except ConfigError as error:
         raise ConfigError(f"{row.where}: {error}") from error
-    if not (folder / row.program).is_file():
+    if not isfile(folder / row.program):
         raise row.refused("program", "the name of a file beside the index")
     if row.low > row.measured_us:
         raise row.refused("low", f"at most the measured {row.measured_us:g}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.robust.surfaces import answers as answers
 from tests.robust.surfaces import files as files
+from tests.robust.surfaces import fits as fits
 from tests.robust.surfaces import hlo as hlo
 from tests.robust.surfaces import machines as machines
 from tests.robust.surfaces import options as options

@@ -81,7 +81,7 @@ def _chip(random: Random) -> bytes:
     if random.random() < 0.5:
         return sentences(CHIP)(random)
     text = random.choice(_chip_texts())
-    return encoded(mutated_text(random, text) if random.random() < 0.5 else _mutated_toml(random, text))
+    return encoded(mutated_text(random, text) if random.random() < 0.5 else mutated_toml(random, text))
 
 
 @surface("chip", _chip, 8)
@@ -120,10 +120,10 @@ def _study(random: Random) -> bytes:
     if random.random() < 0.5:
         return sentences(STUDY)(random)
     text = random.choice(_STUDIES)
-    return encoded(mutated_text(random, text) if random.random() < 0.5 else _mutated_toml(random, text))
+    return encoded(mutated_text(random, text) if random.random() < 0.5 else mutated_toml(random, text))
 
 
-def _mutated_toml(random: Random, text: str) -> str:
+def mutated_toml(random: Random, text: str) -> str:
     """Return TOML that says something else, such as a list for a table."""
     tree = mutated_tree(random, tomllib.loads(text))
     return "\n".join(f"{json.dumps(key)} = {_toml(value)}" for key, value in tree.items()) if tree else ""
