@@ -14,6 +14,7 @@ from tests.robust.contract import pick, surface
 from tests.robust.grammar import LAYERS, sentences
 from tests.robust.mutations import encoded, mutated_bytes, mutated_text, mutated_tree
 from tests.robust.programs import ROOT
+from tests.robust.surfaces.options import run_command
 from tpusim.analysis.compare import compare, load_result
 from tpusim.hardware.array import Array
 from tpusim.hardware.scale_config import load_scale_config
@@ -85,6 +86,42 @@ def take_index(content: bytes, folder: Path) -> None:
         validate_memory([path])
     else:
         read_cases(path)
+
+
+_OF_STEPS = (
+    "name,program,chip,topology,measured_us,low,high,use,family,source,timing,differs\n"
+    "a,mlp.v5e.hlo.txt.gz,v5e,v5e:2x2,1500.5,1400,1600,good,steps,us,log_step,\nb,mlp.v5e.hlo.txt.gz,v5e,,1e3,900,1e3,"
+    "fair: rewritten,steps,,device_trace,more\n"
+)
+_OF_POWER = (
+    "chip,least_w,mean_w,most_w,of,source,programs\nv5e,,66,,all hours,us,mlp.v5e.hlo.txt.gz mlp.v5e.hlo.txt.gz\n"
+    "v4,121,170,192,programs,us,mlp.v5e.hlo.txt.gz\n"
+)
+_OF_KERNELS = (
+    "program,op,chip,dtype,shapes,measured_us,what,launch_floor_us,samples\n"
+    "mlp.v5e.hlo.txt.gz,add,v5e,f16,[],1.5,kernel,,20\nmlp.v5e.hlo.txt.gz,dot,v5e,bf16,[[8]],90,host_wall,80,5\n"
+)
+_VALIDATED = {
+    "--steps": _OF_STEPS,
+    "--power": _OF_POWER,
+    "--compiled": "program,compiled\nmlp.hlo.txt.gz,mlp.v5e.hlo.txt.gz\nmlp.hlo.txt.gz,mlp.v5e.hlo.txt.gz\n",
+    "--json": _OF_KERNELS,
+}
+
+
+def _validated(random: Random) -> bytes:
+    option = random.choice([*_VALIDATED])
+    return option.encode() + b"\n" + encoded(mutated_text(random, _VALIDATED[option]))
+
+
+@surface("validated", _validated, 2)
+def take_validated(content: bytes, folder: Path) -> None:
+    """Hold programs against an index of what was measured, as a command that prints it."""
+    for name, source in (("mlp.v5e", "mlp_b1024.v5e"), ("mlp", "unscheduled/mlp_b1024")):
+        if not (folder / f"{name}.hlo.txt.gz").exists():
+            (folder / f"{name}.hlo.txt.gz").symlink_to(ROOT / "traces" / f"{source}.hlo.txt.gz")
+    option, _, table = content.partition(b"\n")
+    run_command(["validate", option.decode(), str(_written(table, folder, "index.csv")), "--outside"], folder)
 
 
 @cache
