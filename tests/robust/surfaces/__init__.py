@@ -8,4 +8,5 @@ from tests.robust.surfaces import fits as fits
 from tests.robust.surfaces import hlo as hlo
 from tests.robust.surfaces import machines as machines
 from tests.robust.surfaces import options as options
+from tests.robust.surfaces import sweeps as sweeps
 from tests.robust.surfaces import words as words

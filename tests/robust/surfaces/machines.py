@@ -36,14 +36,15 @@ def _modules() -> tuple[Module, ...]:
     return (*found, load(ROOT / "tests" / "data" / "hlo" / "allreduce_4m.v5e_2x4.hlo.txt.gz"))
 
 
-def _figure(random: Random) -> str:
+def figure_text(random: Random) -> str:
     """Return a figure of a chip as an override would give it."""
     factor = f"x{random.choice(('0', '0.001', '0.5', '2', '1000', '1e300'))}"
     word = random.choice(("true", "false", "length16", "always", "cube4", "2x2", "1x1", "0x0", "banked", '"x"'))
     return random.choice((random.choice(NUMBERS), factor, factor, word, str(random.randrange(1, 300))))
 
 
-def _key(random: Random) -> str:
+def figure_key(random: Random) -> str:
+    """Return the key of a figure of a chip, which the chip need not have."""
     odd = (
         "devices.3.clock",
         "ici.link_factors.3:+0",
@@ -56,7 +57,7 @@ def _key(random: Random) -> str:
 
 
 def _overrides(random: Random) -> bytes:
-    return encoded("\n".join(f"{_key(random)}={_figure(random)}" for _ in range(random.choice((1, 1, 2, 3)))))
+    return encoded("\n".join(f"{figure_key(random)}={figure_text(random)}" for _ in range(random.choice((1, 1, 2, 3)))))
 
 
 @surface("overrides", _overrides, 12)
