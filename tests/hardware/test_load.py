@@ -180,6 +180,7 @@ def test_a_wrong_key_in_a_file_names_the_file(tmp_path: Path) -> None:
         ("hbm.capacity_bytes=17_179_869_184", 17_179_869_184),
         ("hbm.capacity_bytes=16Gi", "16Gi"),
         ("clock_hz=x1.5", "x1.5"),
+        ("pod.host=2x2x1", "2x2x1"),
     ],
 )
 def test_overrides_are_parsed_as_toml_scalars(text: str, value: object) -> None:

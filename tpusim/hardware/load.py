@@ -43,8 +43,8 @@ _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 # Other tables lie in the same folder; a chip's file is named after its generation.
 _CHIP_FILES = "v[0-9]*.toml"
-# What an override may give without quotes: words, the name of a class, names of links.
-_WORDS = r"[A-Za-z][\w .:-]*|\d+:[+>-]\d+(,\d+:[+>-]\d+)*"
+# What an override may give without quotes: words, the name of a class, names of links, sizes of a host.
+_WORDS = r"[A-Za-z][\w .:-]*|\d+:[+>-]\d+(,\d+:[+>-]\d+)*|\d+(x\d+)+"
 # Of a table: in the files that tpusim ships no other line begins with a bracket.
 _HEADER = re.compile(r"^\[([\w.]+)\]$", re.MULTILINE)
 _QUANTITY_KEYS = ("value", "confidence", "source", "note")
