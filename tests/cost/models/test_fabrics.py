@@ -86,6 +86,36 @@ def test_a_dragonfly_waits_for_the_way_between_its_groups():
     assert seconds == pytest.approx(16 * 16 / 32 * GIB / link_rate("v5e:4x8"), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("model", "setting", "value"),
+    [
+        *(("dragonfly", "router_chips", value) for value in (0, 2.5, "a", True, 1e9)),
+        *(("dragonfly", "local_rate", value) for value in (1e-300, 0, True)),
+        *(("fat-tree", "spines", 0), ("fat-tree", "leaf_chips", 2.5), ("fat-tree", "up_rate", 1e300)),
+    ],
+)
+def test_settings_of_switches_are_in_bounds(model, setting, value):
+    """Others would be a fault of their reader, or a wait without end."""
+    with pytest.raises(ConfigError, match=rf"ici\.settings\.{setting}: expected .*, found"):
+        seconds_of("v5e:4x8", "all-to-all", ici__model=model, **{f"ici__settings__{setting}": value})
+
+
+def test_counts_of_switches_may_be_written_as_floats():
+    """4.0 chips on a router are 4."""
+    found = [
+        seconds_of("v5e:4x8", "all-to-all", ici__model="dragonfly", ici__settings__router_chips=chips)
+        for chips in (4, 4.0)
+    ]
+    assert found[0] == found[1]
+
+
+def test_ways_between_switches_end_at_a_bound():
+    """They grow as the square of the groups: two million of 2,048 chips that are a group each."""
+    settings = {"ici__settings__router_chips": 1, "ici__settings__group_routers": 1}
+    with pytest.raises(ConfigError, match="expected ways between switches, at most 262144, found 2096128"):
+        seconds_of("v5p:8x16x16", "all-to-all", ici__model="dragonfly", **settings)
+
+
 @pytest.mark.parametrize("down", ["3:+1", "4:-1"])
 def test_a_ring_without_a_link_carries_all_of_it_one_way_more(down):
     """Both ways of the cable fail: what took them goes round the other way, and every link carries twice as much."""

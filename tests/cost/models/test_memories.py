@@ -135,11 +135,26 @@ def test_what_lies_alike_is_played_once():
     assert _played.cache_info().misses == misses + 1
 
 
-@pytest.mark.parametrize("channels", [0, 1.5, "many"])
-def test_parts_are_whole_numbers(channels):
-    """Neither none nor a half."""
-    with pytest.raises(ConfigError, match=r"hbm\.settings"):
-        seconds_of(Stream("x", "hbm", 1.0), channels=channels)
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *(("channels", value) for value in (0, 1.5, "many", True, 10**9, 2**63, 1e300)),
+        *(("banks", 10**9), ("queue", 2**20), ("turn_bytes", 1e300), ("hashed", 5)),
+        *(("activate_seconds", value) for value in (-1.0, 1e300, "x")),
+        *(("refresh_seconds", value) for value in (3.9e-6, 1e-3, -1e-9)),
+        ("refresh_interval_seconds", 0.0),
+    ],
+)
+def test_a_setting_is_in_bounds(setting, value):
+    """No memory has a billion banks, or is refreshed for longer than from one time to the next."""
+    with pytest.raises(ConfigError, match=rf"hbm\.settings\.{setting}: expected .*, found"):
+        seconds_of(Stream("x", "hbm", 1.0), **{setting: value})
+
+
+def test_a_whole_number_may_be_written_as_a_float():
+    """Of a TOML file, or of a quotient."""
+    reading = Stream("x", "hbm", 2.0**20)
+    assert seconds_of(reading, channels=8.0) == seconds_of(reading, channels=8)
 
 
 class Stub:

@@ -10,20 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import combinations
+from math import comb
 
 from msgspec import structs
 
 from tpusim.cost.models.checked import links_fault
 from tpusim.cost.models.protocols import Fabric
 from tpusim.cost.models.registry import Registry
+from tpusim.cost.models.settings import amounts, whole
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fabric import Graph
 from tpusim.hardware.pod import Detour, Pod, Topology, make_pod
 from tpusim.hardware.torus import Torus
+from tpusim.limits import Limit
 
 FABRICS: Registry[Fabric] = Registry("ici.model", links=links_fault)
 """By the name in a chip's file."""
+
+_MOST_SWITCHES = 2**20
+_WAYS = Limit("ways between switches", 2**18, least=0)
+_RATES = 1e-6, 1e6
 
 Wire = tuple[int, int, float]
 """Two nodes that are joined, both ways, and the rate in rates of a chip's link."""
@@ -165,11 +172,8 @@ class FatTree:
     """
 
     def __init__(self, *, leaf_chips: int, spines: int, up_rate: float) -> None:
-        if min(leaf_chips, spines) < 1 or up_rate <= 0:
-            raise ValueError("expected counts from 1 and a rate above 0")
-        self._leaf_chips = leaf_chips
-        self._spines = spines
-        self._up_rate = up_rate
+        self._leaf_chips, self._spines = whole("ici", _MOST_SWITCHES, leaf_chips=leaf_chips, spines=spines)
+        (self._up_rate,) = amounts("ici", *_RATES, up_rate=up_rate)
 
     def links(self, torus: Torus, chip: Chip) -> Graph:
         """Return two levels of switches, one where all chips hang on a leaf."""
@@ -181,6 +185,7 @@ class FatTree:
         leaves = -(-chips // self._leaf_chips)
         if leaves == 1:
             return star(chips, rate)
+        _require_few(leaves * self._spines)
         first_spine = chips + leaves
         wires: list[Wire] = [(number, chips + number // self._leaf_chips, rate) for number in range(chips)]
         wires += [
@@ -200,12 +205,10 @@ class Dragonfly:
     """
 
     def __init__(self, *, router_chips: int, group_routers: int, local_rate: float, global_rate: float) -> None:
-        if min(router_chips, group_routers) < 1 or min(local_rate, global_rate) <= 0:
-            raise ValueError("expected counts from 1 and rates above 0")
-        self._router_chips = router_chips
-        self._group_routers = group_routers
-        self._local_rate = local_rate
-        self._global_rate = global_rate
+        counts = {"router_chips": router_chips, "group_routers": group_routers}
+        self._router_chips, self._group_routers = whole("ici", _MOST_SWITCHES, **counts)
+        rates = {"local_rate": local_rate, "global_rate": global_rate}
+        self._local_rate, self._global_rate = amounts("ici", *_RATES, **rates)
 
     def links(self, torus: Torus, chip: Chip) -> Graph:
         """Return the routers of as many groups as the chips need."""
@@ -215,6 +218,7 @@ class Dragonfly:
     def _dragonfly(self, chips: int, rate: float) -> Graph:
         routers = -(-chips // self._router_chips)
         groups = [range(at, min(at + self._group_routers, routers)) for at in range(0, routers, self._group_routers)]
+        _require_few(comb(len(groups), 2) + sum(comb(len(group), 2) for group in groups))
         wires: list[Wire] = [(number, chips + number // self._router_chips, rate) for number in range(chips)]
         for group in groups:
             wires += [(chips + one, chips + other, self._local_rate) for one, other in combinations(group, 2)]
@@ -223,6 +227,12 @@ class Dragonfly:
             ends = one[(b - 1) % len(one)], other[a % len(other)]
             wires.append((chips + ends[0], chips + ends[1], self._global_rate))
         return graph_of(chips, chips + routers, wires)
+
+
+def _require_few(ways: int) -> None:
+    """Refuse switches whose ways to each other grow as their square, as do those of a slice of many groups."""
+    if fault := _WAYS.fault(ways):
+        raise ConfigError(f"ici.settings: {fault}: more chips of a slice have to share a switch or a group")
 
 
 def graph_of(chips: int, nodes: int, wires: list[Wire]) -> Graph:

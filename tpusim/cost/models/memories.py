@@ -11,10 +11,15 @@ import msgspec
 from tpusim.cost.models.checked import served_fault
 from tpusim.cost.models.protocols import Memory, Served
 from tpusim.cost.models.registry import Registry
-from tpusim.errors import ConfigError
+from tpusim.cost.models.settings import amounts, switch, whole
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM
 from tpusim.program.work import Stream
+
+_MOST_SECONDS = 0.1
+"""Of a chip's latencies none may be longer."""
+_MOST_REFRESHED = 0.99
+"""A memory that does nothing else gives no bytes."""
 
 MEMORIES: Registry[Memory] = Registry("hbm.model", serve=served_fault)
 """By the name in a chip's file."""
@@ -96,18 +101,24 @@ class Banked:
         refresh_seconds: float,
         refresh_interval_seconds: float,
     ) -> None:
-        parts = channels, banks, row_bytes, interleave_bytes, burst_bytes, turn_bytes, queue
-        _check_parts(parts)
-        self._layout = (*parts, int(hashed))
-        self._delays = (
-            activate_seconds,
-            precharge_seconds,
-            row_cycle_seconds,
-            activate_gap_seconds,
-            turn_seconds,
+        # Each bank has its open row, and each channel its queue.
+        side_by_side = whole("hbm", 1024, channels=channels, banks=banks)
+        sizes = {"row_bytes": row_bytes, "interleave_bytes": interleave_bytes, "burst_bytes": burst_bytes}
+        in_bytes = whole("hbm", 2**30, **sizes, turn_bytes=turn_bytes)
+        parts = (*side_by_side, *in_bytes, *whole("hbm", 4096, queue=queue))
+        self._layout = (*parts, int(switch("hbm", "hashed", hashed)))
+        self._delays = amounts(
+            *("hbm", 0, _MOST_SECONDS),
+            activate_seconds=activate_seconds,
+            precharge_seconds=precharge_seconds,
+            row_cycle_seconds=row_cycle_seconds,
+            activate_gap_seconds=activate_gap_seconds,
+            turn_seconds=turn_seconds,
         )
-        self._refreshed = 1 - refresh_seconds / refresh_interval_seconds
-        self._burst_share = burst_bytes * channels
+        (interval,) = amounts("hbm", 1e-9, _MOST_SECONDS, refresh_interval_seconds=refresh_interval_seconds)
+        (refresh,) = amounts("hbm", 0, _MOST_REFRESHED * interval, refresh_seconds=refresh_seconds)
+        self._refreshed = 1 - refresh / interval
+        self._burst_share = int(burst_bytes) * int(channels)
 
     def serve(self, streams: Sequence[Stream], chip: Chip) -> Served:
         """Return what the streams take; alike ones, at places that are alike, are played once."""
@@ -141,7 +152,13 @@ class Ramulator:
         bytes_per_cycle: int,
         sample_requests: int,
     ) -> None:
-        _check_parts((channels, request_bytes, bytes_per_cycle, sample_requests))
+        channels, request_bytes, bytes_per_cycle, sample_requests = whole(
+            *("hbm", 2**30),
+            channels=channels,
+            request_bytes=request_bytes,
+            bytes_per_cycle=bytes_per_cycle,
+            sample_requests=sample_requests,
+        )
         self._device = standard, organisation, timing, controller
         self._channels = channels
         self._request_bytes = request_bytes
@@ -158,12 +175,6 @@ class Ramulator:
         slower = played.cycles * self._peak_bytes / max(1, played.n_bytes) * chip.hbm.efficiency
         rows = played.rows * whole / max(1, played.n_bytes)
         return Served([stream.total_bytes * slower for stream in streams], activations=rows)
-
-
-def _check_parts(parts: tuple[int, ...]) -> None:
-    """Refuse a memory whose parts are not whole numbers from 1."""
-    if any(value < 1 or value % 1 for value in parts):
-        raise ConfigError(f"hbm.settings: expected whole numbers from 1 of parts and bytes, found {parts}")
 
 
 def placed(streams: Sequence[Stream]) -> Iterator[Stream]:

@@ -137,8 +137,8 @@ class Registry(Generic[M]):
         try:
             signature.bind(**settings)
         except TypeError as error:
-            wanted = ", ".join(takes) or "none"
-            raise ConfigError(f"{self.section}.settings: {name!r} takes {wanted}: {error}") from error
+            wanted, found = ", ".join(takes) or "none", ", ".join(settings) or "none"
+            raise ConfigError(f"{self.section}.settings: {name!r} takes {wanted}, found {found}") from error
         try:
             return kind(**settings)
         except TpusimError:
