@@ -157,6 +157,11 @@ def bitcast(source: str, sizes: str, target: str, new_sizes: str) -> str:
         ("u4", "3,2", "s8", "3"),
         ("u16", "3", "s4", "3,4"),
         ("s4", "3,4", "u16", "3"),
+        ("u2", "2", "u4", ""),
+        ("s4", "", "s2", "2"),
+        ("u4", "3", "u2", "3,2"),
+        ("u2", "3,2", "u4", "3"),
+        ("u2", "4,2", "u4", "4"),
     ],
 )
 def test_bitcast_convert_agrees_with_xla(source: str, sizes: str, target: str, new_sizes: str) -> None:

@@ -92,8 +92,18 @@ def _stored(archive: ZipFile, path: str | Path, member: str) -> Stored:
     with archive.open(member) as file:
         # It states its length itself: a gigabyte of blanks takes a megabyte of the file.
         head = BytesIO(file.read(_HEADER_BYTES))
-        read_header = _HEADERS[np.lib.format.read_magic(head)]
-        shape, _, dtype = read_header(head)
+        version = np.lib.format.read_magic(head)
+        if version not in _HEADERS:
+            found = f"{member} in the format {version[0]}.{version[1]}"
+            raise ProgramError(f"{path}: expected an .npz file of arrays of numbers, found {found}")
+        try:
+            shape, _, dtype = _HEADERS[version](head)
+        except _DAMAGED as error:
+            # Of types that it does not know NumPy says which; of all else where its own reader stood.
+            if "dtype descriptor" in str(error):
+                raise
+            found = f"no sizes and no type at the head of {member}"
+            raise ProgramError(f"{path}: expected an .npz file of arrays, found {found}") from error
     return Stored(path, member, shape, dtype)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -121,12 +122,14 @@ def as_bits_of(operand: Array, source: DType, target: DType) -> Array:
     data: Array = flat(operand).view(np.uint8)
     # Elements narrower than a byte lie in one each, and follow one another in wider ones from the low bits up.
     if source_bits < 8:
-        parts = data.reshape(-1, 8 // source_bits) & ((1 << source_bits) - 1)
+        per_byte = 8 // source_bits
+        # The last byte need not be full.
+        parts = np.pad(data, (0, -data.size % per_byte)).reshape(-1, per_byte) & ((1 << source_bits) - 1)
         data = np.bitwise_or.reduce(parts << np.arange(0, 8, source_bits, dtype=np.uint8), axis=1)
     if target_bits < 8:
         data = (data[:, None] >> np.arange(0, 8, target_bits, dtype=np.uint8)) & ((1 << target_bits) - 1)
     dimensions = (*operand.shape, ratio) if target_bits < source_bits else operand.shape[:-1]
-    return data.view(dtype).reshape(dimensions)
+    return data.view(dtype).reshape(-1)[: prod(dimensions)].reshape(dimensions)
 
 
 @computes("reduce-precision")
