@@ -148,7 +148,12 @@ def parse_json(text: str | bytes) -> Any:
     """Return what a text of JSON says; ValueError for what is none, and for objects in which a key stands twice."""
     import json
 
-    return json.loads(text, object_pairs_hook=_each_once)
+    try:
+        return json.loads(text, object_pairs_hook=_each_once)
+    except ValueError as error:
+        if "Exceeds the limit" not in str(error):
+            raise
+        raise ValueError(f"a number of more than {READ_DIGITS} digits") from error
 
 
 def check_json_keys(text: bytes) -> None:

@@ -70,7 +70,10 @@ def test_a_chip_with_them_takes_them(tmp_path):
         ("a: 1", "under the key ERT or ART, found neither"),
         ("ERT: [", "expected tables of Accelergy"),
         ('x: !!timestamp "abc"', "expected tables of Accelergy"),
-        ('x: !!bool "a"', "expected tables of Accelergy"),
+        ('x: !!bool "a"', "found a value that is not what its tag says"),
+        ("x: !!int abc", "found a value that is not what its tag says"),
+        ("x: !!binary \N{LATIN SMALL LETTER E WITH ACUTE}", "found a value that is not what its tag says|Accelergy"),
+        ("ERT:\n  {{a: 1}: 2}", r"tables\.yaml:2: expected a text as a key, found a list or a table"),
         (
             ERT + ERT.partition("tables:")[2].lstrip("\n").replace("tpu.", "other."),
             "expected one component that states it, found several",

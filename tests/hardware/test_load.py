@@ -198,6 +198,35 @@ def test_other_overrides_are_refused(text: str) -> None:
     assert repr(text.partition("=")[2]) in str(caught.value) or repr(text) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("clock_hz=1.6GB/s", "clock_hz: expected hertz"),
+        ("hbm.capacity_bytes=16GHz", "hbm.capacity_bytes: expected bytes"),
+        ("mxu.count=4s", "mxu.count: expected a whole number"),
+        ("units.xlu.fill=-1", "units.xlu.fill: expected cycles, from 0"),
+    ],
+)
+def test_a_figure_has_the_unit_of_its_key_or_none(override: str, words: str) -> None:
+    """Bytes are no hertz, whatever number they are."""
+    with pytest.raises(ConfigError, match=words):
+        load_chip("v5e", dict([parse_override(override)]))
+    key, value = parse_override(
+        override.replace("B/s", "Hz").replace("16GHz", "16GB").replace("4s", "4").replace("-1", "1")
+    )
+    assert load_chip("v5e", {key: value})
+
+
+def test_chips_that_build_on_each_other_end_at_a_bound(tmp_path: Path) -> None:
+    """Not at the depth of Python's stack."""
+    for number in range(400):
+        (tmp_path / f"c{number}.toml").write_text(f'base = "./c{number + 1}.toml"\n')
+    (tmp_path / "c400.toml").write_text('base = "v5e"\n')
+    assert load_chip(tmp_path / "c380.toml").clock_hz == load_chip("v5e").clock_hz
+    with pytest.raises(ConfigError, match="at most 32 chips that each build on the next"):
+        load_chip(tmp_path / "c0.toml")
+
+
 def test_a_file_inherits_what_it_does_not_state(tmp_path: Path) -> None:
     """Only the clock differs from the base; the name is the file's and the aliases are not inherited."""
     path = write(tmp_path, 'base = "TPU v5 lite"\nclock_hz = 2e9\n')

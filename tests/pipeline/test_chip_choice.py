@@ -68,11 +68,13 @@ def test_a_chip_beside_the_program_that_is_none_is_refused_by_the_file(named, ch
         named(f'{{"chip": {chip}}}')
 
 
-@pytest.mark.parametrize("beside", ["{", '{"chip": "v4", "chip": "v5e"}', "[" * 100_000])
+@pytest.mark.parametrize("beside", ["{", '{"chip": "v4", "chip": "v5e"}', "[" * 100_000, '{"a": ' + "9" * 5000 + "}"])
 def test_what_cannot_be_read_beside_a_program_is_told(named, beside) -> None:
     """It may have said the chip."""
-    with pytest.warns(UserWarning, match=r"step\.v4\.json: not read, though it may say the chip"):
+    with pytest.warns(UserWarning, match=r"step\.v4\.json: not read, though it may say the chip") as told:
         assert named(beside) == "v4"
+    assert "recursion" not in str(told[0].message)
+    assert "sys.set_int_max_str_digits" not in str(told[0].message)
 
 
 @pytest.mark.parametrize(("chip", "topology"), WAYS)

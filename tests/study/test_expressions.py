@@ -55,6 +55,7 @@ def test_arithmetic_has_its_value(text, value):
         "f'{1}'",
         "True",
         "1 +",
+        "1or 2",
         "",
         "(" * 500 + ")" * 500,
         "1+" * 600 + "1",

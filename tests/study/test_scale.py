@@ -119,6 +119,14 @@ def test_items_are_variables():
         scale(doubled, {"batch": [64]}, items="batsh", chips=["v5e"])
 
 
+@pytest.mark.parametrize("batch", ["-1", "0", "true", "1e400"])
+def test_a_number_of_items_is_one_above_zero(tmp_path, batch):
+    """Prices of none, or of less than none, mean nothing."""
+    doubled(8).save(tmp_path / f"net_b{batch}.v5e.hlo.txt")
+    with pytest.raises(ConfigError, match="items: batch: expected a number above 0, found"):
+        scale(str(tmp_path / "net_b{batch}.v5e.hlo.txt"))
+
+
 @pytest.mark.slow
 def test_slices_stand_by_size():
     """16x16 is the larger one, though its name is the first."""

@@ -107,10 +107,13 @@ def read_tables(path: str | Path) -> dict[str, float]:
     except yaml.MarkedYAMLError as error:
         place = f"{path}:{error.problem_mark.line + 1}"
         raise ConfigError(f"{place}: expected tables of Accelergy (ERT, ART) in YAML: {error.problem}") from error
+    except (msgspec.ValidationError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART): {error}") from error
     # Of no text in UTF-8, of numbers of thousands of digits, and of what is not of the type that its tag says, Python
     # says so as of any value.
-    except (msgspec.DecodeError, yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
-        raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART): {error}") from error
+    except (msgspec.DecodeError, ValueError, TypeError, AttributeError, LookupError) as error:
+        what = "a value that is not what its tag says, or no text in UTF-8"
+        raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART) in YAML, found {what}") from error
     if not found.ert.tables and not found.art.tables:
         raise ConfigError(f"{path}: expected tables of Accelergy under the key ERT or ART, found neither")
     figures = [*_energies(found.ert, path), *_areas(found.art, path)]
@@ -149,7 +152,10 @@ def _check_keys(top: Any, path: str | Path) -> None:
         if isinstance(node, SequenceNode):
             nodes += node.value
         elif isinstance(node, MappingNode):
-            keys = [key for key, _ in node.value if isinstance(key, ScalarNode)]
+            keys = [key for key, _ in node.value]
+            if stray := next((key for key in keys if not isinstance(key, ScalarNode)), None):
+                line = stray.start_mark.line + 1
+                raise ConfigError(f"{path}:{line}: expected a text as a key, found a list or a table")
             for key, count in Counter(key.value for key in keys).items():
                 if count > 1:
                     line = next(one.start_mark.line for one in reversed(keys) if one.value == key) + 1

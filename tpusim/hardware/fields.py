@@ -44,7 +44,7 @@ _PREFIXES = {
 _MOST_DIGITS = 200
 _NUMBER = (
     rf"(?P<sign>[-+]?)(?P<digits>\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?) ?(?P<prefix>{'|'.join(_PREFIXES)})?"
-    r"(?:B/s|B|Hz|s)?"
+    r"(?P<unit>B/s|B|Hz|s)?"
 )
 
 CONFIDENCE = ("published", "second-hand", "derived", "measured", "estimated", "fitted")
@@ -171,6 +171,7 @@ _COUNT = _Range("", 1, 2**30, "a whole number from 1")
 _UNIT_RANGES = {
     "slots": _Range("ops/cycle", _ABOVE_ZERO, 2**20, "operations per cycle, above 0"),
     "cycles_per_op": _BY_ENDING["_cycles_per_op"],
+    "fill": _BY_ENDING["_cycles"],
 }
 _COST = _Range("ops/register", 0, 1e6, "operations per register, from 0")
 _OF_RATE = _Range("", _ABOVE_ZERO, 1024, "a multiple of the rate of the others, above 0")
@@ -273,7 +274,10 @@ def read_value(key: str, value: Any, before: Any, where: str) -> Any:
     What a factor comes to is rounded where the key holds whole numbers alone. Raises ConfigError, which begins with
     ``where``, with the nearest known key, or with what the key may hold.
     """
-    field, value = field_of(key, where), parse_value(value)
+    field, stated = field_of(key, where), re.fullmatch(_NUMBER, value) if isinstance(value, str) else None
+    if stated and stated["unit"] not in (None, field.range.unit):
+        raise ConfigError(f"{where}: {key}: expected {field.range.expected}, found {value!r}")
+    value = parse_value(value)
     if isinstance(value, Factor):
         if isinstance(before, bool) or not isinstance(before, (int, float)):
             raise ConfigError(f"{where}: {key}: expected a value, since the base has {before!r}, found a factor")

@@ -47,6 +47,7 @@ _CHIP_FILES = "v[0-9]*.toml"
 _WORDS = r"[A-Za-z][\w .:-]*|\d+:[+>-]\d+(,\d+:[+>-]\d+)*|\d+(x\d+)+"
 # Of a table: in the files that tpusim ships no other line begins with a bracket.
 _HEADER = re.compile(r"^\[([\w.]+)\]$", re.MULTILINE)
+_MOST_BASES = 32
 _QUANTITY_KEYS = ("value", "confidence", "source", "note")
 _REFERENCE_KEYS = ("same_as", "note")
 _OWES_NOTE = ("estimated", "fitted")
@@ -328,6 +329,8 @@ def _facts_of(name_or_path: str, within: tuple[str, ...]) -> Mapping[str, Fact]:
     path = Path(name_or_path)
     if "\0" in name_or_path:
         raise ConfigError(f"expected the name of a file, found {name_or_path!r}")
+    if len(within) > _MOST_BASES:
+        raise ConfigError(f"{path}: expected at most {_MOST_BASES} chips that each build on the next, found more")
     if str(path.resolve()) in within:
         raise ConfigError(f"{path}: expected a chip that does not build on this one, found a circle")
     return {key: _followed(fact, (path.stem,)) for key, fact in _file_statements(path, within).items()}

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from numbers import Real
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 from tpusim.errors import ConfigError
 from tpusim.hardware.fields import parse_value
@@ -88,7 +89,10 @@ class Expression:
         # Numbers with prefixes are no Python.
         plain = _PREFIXED.sub(lambda found: repr(parse_value(found[0])), text.strip())
         try:
-            self._tree = ast.parse(plain, mode="eval").body
+            # Python only warns of a number that ends in a word (``1or 2``), and would do so in words of its own.
+            with catch_warnings():
+                simplefilter("error", SyntaxWarning)
+                self._tree = ast.parse(plain, mode="eval").body
             self.names = frozenset(self._names(self._tree))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise self._error("expected arithmetic on keys and numbers") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -203,9 +203,16 @@ def _row(run: _Run, chip: str, items: str, price: float | None) -> ScaleRow:
 def _items(program: ProgramText, items: str) -> float:
     """Return how many items a run of a program makes, 0 where nothing says it."""
     known = dict(program.variables)
-    if not items:
-        return float(known[_COUNTED]) if isinstance(known.get(_COUNTED), int | float) else 0.0
-    return prod(_factors(items, known))
+    if items:
+        return prod(_factors(items, known))
+    return _counted(_COUNTED, known[_COUNTED]) if isinstance(known.get(_COUNTED), int | float) else 0.0
+
+
+def _counted(name: str, value: float) -> float:
+    """Return a number of items, or a factor of it, from the name of a file; refuse what is no such number."""
+    if isinstance(value, bool) or not 0 < value < inf:
+        raise ConfigError(f"items: {name}: expected a number above 0, found {value!r:.80}")
+    return float(value)
 
 
 def _factors(items: str, known: Mapping[str, Any]) -> Iterator[float]:
@@ -214,4 +221,4 @@ def _factors(items: str, known: Mapping[str, Any]) -> Iterator[float]:
         if not isinstance(value, int | float):
             hint = f", which is {value!r}" if value is not None else did_you_mean(name, list(known))
             raise ConfigError(f"items: expected variables of the program with numbers, found {name!r}{hint}")
-        yield float(value)
+        yield _counted(name.strip(), value)

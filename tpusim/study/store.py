@@ -102,7 +102,7 @@ class Store:
                 self._rows.execute(_TABLE)
         # A damaged file may say what it holds in bytes that are no text.
         except (sqlite3.Error, OSError, ValueError) as error:
-            raise ConfigError(f"{folder}: expected a folder for a study's outcomes: {error}") from error
+            raise ConfigError(f"{folder}: expected a folder for a study's outcomes: {_reason(error)}") from error
 
     def close(self) -> None:
         """Let go of the file."""
@@ -127,7 +127,9 @@ class Store:
             try:
                 yield self._rows
             except (sqlite3.Error, ValueError, TypeError) as error:
-                raise ConfigError(f"{self._place}: not the outcomes of a study, or damaged: {error}") from error
+                raise ConfigError(
+                    f"{self._place}: not the outcomes of a study, or damaged: {_reason(error)}"
+                ) from error
 
     def put(self, outcomes: Mapping[str, Outcome]) -> None:
         """Keep some outcomes, all or none of them."""
@@ -138,15 +140,22 @@ class Store:
             stored.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?)", rows)
 
 
+def _reason(error: Exception) -> str:
+    """Return why a file is no store of outcomes: in the words of SQLite or of the system, and in no others."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error) if isinstance(error, sqlite3.Error) else "what it holds is not as it was written"
+
+
 def _row(outcome: Outcome) -> bytes:
     """Return what a row holds of an outcome: SQLite itself would not see a figure that is another one after a fault."""
     text = msgspec.json.encode(outcome)
     return digest(text).encode() + text
 
 
-def _outcome(row: bytes) -> Outcome:
+def _outcome(row: object) -> Outcome:
     """Return the outcome of a row; ValueError for one that is not as it was written."""
     length = len(digest(b""))
-    if digest(row[length:]).encode() != row[:length]:
+    if not isinstance(row, bytes) or digest(row[length:]).encode() != row[:length]:
         raise ValueError("a row is not as it was written")
     return msgspec.json.decode(row[length:], type=Outcome)

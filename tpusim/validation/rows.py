@@ -30,6 +30,9 @@ FileNames = Annotated[str, Meta(min_length=1, description="names of files beside
 
 _OF_FILES = (FileName, FileNames)
 
+_MOST_COLUMNS = 1000
+"""Each of so many is held against the names that are known."""
+
 _MARK = "tpusim-indexes.txt"
 """A file of this name in the folder above that of an index lets it name files of the folders beside its own."""
 
@@ -60,8 +63,8 @@ def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
     if missing:
         raise ConfigError(f"{path}: expected columns {', '.join(needed)}, found none named {', '.join(missing)}")
     absent = known.keys() - {*names, "where"}
-    for name in names:
-        # Other columns are the index's own; one that is misspelt would be as if it were not there.
+    # Other columns are the index's own; one that is misspelt would be as if it were not there.
+    for name in names[:_MOST_COLUMNS]:
         if name not in known and (hint := did_you_mean(name, absent)):
             raise ConfigError(f"{path}: unknown column {name!r}{hint}")
     if not rows:
@@ -101,6 +104,8 @@ def _types_of(kind: type[Row]) -> dict[str, Any]:
 
 def _require_inside(folder: Path, where: str, names: str) -> None:
     """Refuse names of files outside the folder of an index, or outside the one above it, if that is marked."""
+    if "\0" in names:
+        raise ConfigError(f"{where}: expected the name of a file, found {names!r:.80}")
     root = folder.parent if isfile(folder.parent / _MARK) else folder
     for name in names.split():
         if not (_OUTSIDE.get() or Path(normpath(folder / name)).is_relative_to(root)):
