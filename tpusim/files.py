@@ -154,6 +154,8 @@ def parse_json(text: str | bytes) -> Any:
         if "Exceeds the limit" not in str(error):
             raise
         raise ValueError(f"a number of more than {READ_DIGITS} digits") from error
+    except RecursionError as error:
+        raise ValueError("values that are too deep in each other") from error
 
 
 def check_json_keys(text: bytes) -> None:

@@ -189,7 +189,11 @@ def test_overrides_are_parsed_as_toml_scalars(text: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "=1", "x=", "x=[1]", "x={a=1}", "x=1\ny=2", "x=1979-05-27", "x=1 2", "x=1GHZ"]
+    "text",
+    [
+        *("", "x", "=1", "x=", "x=[1]", "x={a=1}", "x=1\ny=2", "x=1979-05-27", "x=1 2", "x=1GHZ"),
+        *("x=\N{ARABIC-INDIC DIGIT SIX}4", "x=128_0_", "x=1_.5e9"),
+    ],
 )
 def test_other_overrides_are_refused(text: str) -> None:
     """The error begins with the word override and quotes what was given."""

@@ -20,6 +20,7 @@ ALLOWED: dict[str, str] = {
     "tpusim/cost/links.py": "kinds of ways beside the links",
     "tpusim/cost/models/fabrics.py": "how many graphs are remembered",
     "tpusim/cost/models/dram.py": "columns of a pattern, how many bursts are played and remembered",
+    "tpusim/cost/models/settings.py": "bounds of what a chip's file may give a model",
     "tpusim/cost/models/ramulator.py": "how many samples are remembered, how often a sample has a row",
     "tpusim/lowering/collectives.py": "the position of an operand of XLA's ragged-all-to-all",
     "tpusim/lowering/control.py": "how many instructions are lowered for ways into computations that are told apart",

@@ -405,6 +405,8 @@ def test_erf_is_close_to_the_math_library_everywhere() -> None:
     expected = [math.erf(value) for value in values]
     np.testing.assert_allclose(floats.erf(values.astype(np.float32)), expected, rtol=5e-7, atol=1e-7)
     np.testing.assert_allclose(floats.erf(values), expected, rtol=4e-16)
+    # What is computed with it, such as a root of 1 - erf(x), has no value beyond.
+    assert np.abs(floats.erf(np.linspace(-20, 20, 20001, dtype=np.float32))).max() == 1
 
 
 @given(st.lists(st.integers(1, 4), min_size=0, max_size=4), st.integers(1, 40), st.data())

@@ -43,7 +43,8 @@ _PREFIXES = {
 # Patterns that hardly any run asks for are texts: what asks has them compiled.
 _MOST_DIGITS = 200
 _NUMBER = (
-    rf"(?P<sign>[-+]?)(?P<digits>\d[\d_]*(?:\.\d*)?(?:[eE][-+]?\d+)?) ?(?P<prefix>{'|'.join(_PREFIXES)})?"
+    r"(?P<sign>[-+]?)(?P<digits>[0-9]+(?:_[0-9]+)*(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)"
+    rf" ?(?P<prefix>{'|'.join(_PREFIXES)})?"
     r"(?P<unit>B/s|B|Hz|s)?"
 )
 

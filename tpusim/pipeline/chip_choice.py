@@ -120,9 +120,8 @@ def _facts_of(path: Path) -> dict[str, Any]:
         return {}
     try:
         facts = parse_json(read_text(path, "cannot be read"))
-    except (ConfigError, ValueError, RecursionError) as error:
-        reason = "its values are too deep in each other" if isinstance(error, RecursionError) else error
-        warn(f"{path}: not read, though it may say the chip: {reason}", stacklevel=2)
+    except (ConfigError, ValueError) as error:
+        warn(f"{path}: not read, though it may say the chip: {error}", stacklevel=2)
         return {}
     if not isinstance(facts, dict) or "chip" not in facts:
         return facts if isinstance(facts, dict) else {}

@@ -6,7 +6,7 @@ What the compiler says (``temp_size_in_bytes`` of ``memory_analysis()`` in JAX) 
 
 from __future__ import annotations
 
-from os.path import exists, isdir
+from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ def _cases(path: Path) -> Iterator[tuple[Path, str | None, int]]:
         for row in read_rows(path, _CaseRow):
             yield path.parent / row.program, row.chip or None, row.temp_size_in_bytes
     elif isdir(path):
-        programs = sorted(p for p in path.glob(f"*{_ENDING}") if exists(facts_beside(p)))
+        programs = sorted(p for p in path.glob(f"*{_ENDING}") if isfile(facts_beside(p)))
         if not programs:
             raise ConfigError(f"{path}: expected programs (*{_ENDING}) with a .json beside them, found none")
         for program in programs:
@@ -59,7 +59,7 @@ def _stated(program: Path) -> int:
     path = facts_beside(program)
     try:
         data = parse_json(read_text(path, "cannot be read"))
-    except (ConfigError, ValueError, RecursionError) as error:
+    except (ConfigError, ValueError) as error:
         raise ConfigError(f"{program}: expected the compiler's figures in {path.name} beside it: {error}") from error
     figures = data.get("memory") if isinstance(data, dict) else None
     found = figures.get(_FIGURE) if isinstance(figures, dict) else None

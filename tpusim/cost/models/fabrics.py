@@ -17,20 +17,15 @@ from msgspec import structs
 from tpusim.cost.models.checked import links_fault
 from tpusim.cost.models.protocols import Fabric
 from tpusim.cost.models.registry import Registry
-from tpusim.cost.models.settings import amounts, whole
+from tpusim.cost.models.settings import LEAST_RATE, MOST_RATE, MOST_SWITCHES, WAYS, amounts, whole
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fabric import Graph
 from tpusim.hardware.pod import Detour, Pod, Topology, make_pod
 from tpusim.hardware.torus import Torus
-from tpusim.limits import Limit
 
 FABRICS: Registry[Fabric] = Registry("ici.model", links=links_fault)
 """By the name in a chip's file."""
-
-_MOST_SWITCHES = 2**20
-_WAYS = Limit("ways between switches", 2**18, least=0)
-_RATES = 1e-6, 1e6
 
 Wire = tuple[int, int, float]
 """Two nodes that are joined, both ways, and the rate in rates of a chip's link."""
@@ -172,8 +167,8 @@ class FatTree:
     """
 
     def __init__(self, *, leaf_chips: int, spines: int, up_rate: float) -> None:
-        self._leaf_chips, self._spines = whole("ici", _MOST_SWITCHES, leaf_chips=leaf_chips, spines=spines)
-        (self._up_rate,) = amounts("ici", *_RATES, up_rate=up_rate)
+        self._leaf_chips, self._spines = whole(FABRICS.section, MOST_SWITCHES, leaf_chips=leaf_chips, spines=spines)
+        (self._up_rate,) = amounts(FABRICS.section, LEAST_RATE, MOST_RATE, up_rate=up_rate)
 
     def links(self, torus: Torus, chip: Chip) -> Graph:
         """Return two levels of switches, one where all chips hang on a leaf."""
@@ -206,9 +201,9 @@ class Dragonfly:
 
     def __init__(self, *, router_chips: int, group_routers: int, local_rate: float, global_rate: float) -> None:
         counts = {"router_chips": router_chips, "group_routers": group_routers}
-        self._router_chips, self._group_routers = whole("ici", _MOST_SWITCHES, **counts)
+        self._router_chips, self._group_routers = whole(FABRICS.section, MOST_SWITCHES, **counts)
         rates = {"local_rate": local_rate, "global_rate": global_rate}
-        self._local_rate, self._global_rate = amounts("ici", *_RATES, **rates)
+        self._local_rate, self._global_rate = amounts(FABRICS.section, LEAST_RATE, MOST_RATE, **rates)
 
     def links(self, torus: Torus, chip: Chip) -> Graph:
         """Return the routers of as many groups as the chips need."""
@@ -231,8 +226,10 @@ class Dragonfly:
 
 def _require_few(ways: int) -> None:
     """Refuse switches whose ways to each other grow as their square, as do those of a slice of many groups."""
-    if fault := _WAYS.fault(ways):
-        raise ConfigError(f"ici.settings: {fault}: more chips of a slice have to share a switch or a group")
+    if fault := WAYS.fault(ways):
+        raise ConfigError(
+            f"{FABRICS.section}.settings: {fault}: more chips of a slice have to share a switch or a group"
+        )
 
 
 def graph_of(chips: int, nodes: int, wires: list[Wire]) -> Graph:

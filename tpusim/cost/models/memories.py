@@ -11,15 +11,21 @@ import msgspec
 from tpusim.cost.models.checked import served_fault
 from tpusim.cost.models.protocols import Memory, Served
 from tpusim.cost.models.registry import Registry
-from tpusim.cost.models.settings import amounts, switch, whole
+from tpusim.cost.models.settings import (
+    LEAST_INTERVAL_SECONDS,
+    MOST_BYTES,
+    MOST_PARTS,
+    MOST_QUEUED,
+    MOST_REFRESHED,
+    MOST_REQUESTS,
+    MOST_SECONDS,
+    amounts,
+    switch,
+    whole,
+)
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM
 from tpusim.program.work import Stream
-
-_MOST_SECONDS = 0.1
-"""Of a chip's latencies none may be longer."""
-_MOST_REFRESHED = 0.99
-"""A memory that does nothing else gives no bytes."""
 
 MEMORIES: Registry[Memory] = Registry("hbm.model", serve=served_fault)
 """By the name in a chip's file."""
@@ -101,22 +107,24 @@ class Banked:
         refresh_seconds: float,
         refresh_interval_seconds: float,
     ) -> None:
-        # Each bank has its open row, and each channel its queue.
-        side_by_side = whole("hbm", 1024, channels=channels, banks=banks)
+        section = MEMORIES.section
+        side_by_side = whole(section, MOST_PARTS, channels=channels, banks=banks)
         sizes = {"row_bytes": row_bytes, "interleave_bytes": interleave_bytes, "burst_bytes": burst_bytes}
-        in_bytes = whole("hbm", 2**30, **sizes, turn_bytes=turn_bytes)
-        parts = (*side_by_side, *in_bytes, *whole("hbm", 4096, queue=queue))
-        self._layout = (*parts, int(switch("hbm", "hashed", hashed)))
+        in_bytes = whole(section, MOST_BYTES, **sizes, turn_bytes=turn_bytes)
+        parts = (*side_by_side, *in_bytes, *whole(section, MOST_QUEUED, queue=queue))
+        self._layout = (*parts, int(switch(section, "hashed", hashed)))
         self._delays = amounts(
-            *("hbm", 0, _MOST_SECONDS),
+            *(section, 0, MOST_SECONDS),
             activate_seconds=activate_seconds,
             precharge_seconds=precharge_seconds,
             row_cycle_seconds=row_cycle_seconds,
             activate_gap_seconds=activate_gap_seconds,
             turn_seconds=turn_seconds,
         )
-        (interval,) = amounts("hbm", 1e-9, _MOST_SECONDS, refresh_interval_seconds=refresh_interval_seconds)
-        (refresh,) = amounts("hbm", 0, _MOST_REFRESHED * interval, refresh_seconds=refresh_seconds)
+        (interval,) = amounts(
+            *(section, LEAST_INTERVAL_SECONDS, MOST_SECONDS), refresh_interval_seconds=refresh_interval_seconds
+        )
+        (refresh,) = amounts(section, 0, MOST_REFRESHED * interval, refresh_seconds=refresh_seconds)
         self._refreshed = 1 - refresh / interval
         self._burst_share = int(burst_bytes) * int(channels)
 
@@ -153,7 +161,7 @@ class Ramulator:
         sample_requests: int,
     ) -> None:
         channels, request_bytes, bytes_per_cycle, sample_requests = whole(
-            *("hbm", 2**30),
+            *(MEMORIES.section, MOST_REQUESTS),
             channels=channels,
             request_bytes=request_bytes,
             bytes_per_cycle=bytes_per_cycle,

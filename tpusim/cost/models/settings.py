@@ -5,7 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from tpusim.errors import ConfigError
-from tpusim.limits import shown
+from tpusim.limits import Limit, shown
+
+MOST_PARTS = 1024
+"""Channels of a memory, and banks of a channel: each has an open row."""
+MOST_QUEUED = 4096
+MOST_BYTES = 2**30
+MOST_REQUESTS = 2**20
+MOST_SECONDS = 0.1
+"""As of a chip's own latencies."""
+LEAST_INTERVAL_SECONDS = 1e-9
+MOST_REFRESHED = 0.99
+"""Of its time; a memory that does nothing but refresh gives no bytes."""
+MOST_SWITCHES = 2**20
+LEAST_RATE, MOST_RATE = 1e-6, 1e6
+"""Of a way between switches, in rates of a chip's link."""
+WAYS = Limit("ways between switches", 2**18, least=0)
 
 
 def whole(section: str, most: int, **settings: Any) -> tuple[int, ...]:

@@ -221,7 +221,10 @@ def _erf32(values: Array, results: Array) -> None:
         y = x * x
         p = (((_P[0] * y + _P[1]) * y + _P[2]) * y + _P[3]) * y + _P[4]
         q = (((((_Q[0] * y + _Q[1]) * y + _Q[2]) * y + _Q[3]) * y + _Q[4]) * y + _Q[5]) * y + _Q[6]
-        results[i] = x * p / q
+        r = x * p / q
+        # Where it is nearly 1 the quotient comes out above: nothing has such a value, and 1 - erf(x) a square root.
+        r = np.float32(1) if r > 1 else r
+        results[i] = np.float32(-1) if r < -1 else r
 
 
 @njit(cache=True)
