@@ -56,7 +56,29 @@ def figure_key(random: Random) -> str:
     return random.choice((*FIELDS, *odd, "mxu.rate_by_type.s8", "vector_ops.ops.add.vector"))
 
 
+@cache
+def _settings() -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """Return the models that ship and take settings, by section, with the names of these."""
+    sections = tomllib.loads((ROOT / "configs" / "models.toml").read_text())
+    return tuple(
+        (section, model, tuple(taken))
+        for section, models in sections.items()
+        for model, taken in models.items()
+        if model != "ramulator"
+    )
+
+
+def _of_models(random: Random) -> bytes:
+    """Return a model of a section, with some of its settings."""
+    section, model, names = random.choice(_settings())
+    number = random.choice((lambda: random.choice(NUMBERS), lambda: f"{random.uniform(0, 40):.2g}", lambda: "true"))
+    lines = [f"{section}.settings.{random.choice(names)}={number()}" for _ in range(random.choice((1, 1, 2, 3)))]
+    return encoded("\n".join([f"{section}.model={model}", *lines]))
+
+
 def _overrides(random: Random) -> bytes:
+    if random.random() < 0.2:
+        return _of_models(random)
     return encoded("\n".join(f"{figure_key(random)}={figure_text(random)}" for _ in range(random.choice((1, 1, 2, 3)))))
 
 
