@@ -128,7 +128,16 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Return what a text of TOML says; ValueError for what is none, and for numbers that Python could not print."""
     if _LONG_NUMBER.search(text):
         raise ValueError(f"a number of more than {READ_DIGITS} digits")
-    return tomllib.loads(text)
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise _with_digits(error) from error
+
+
+def _with_digits(error: ValueError) -> ValueError:
+    """Return what is wrong with a text; of a number that is too long Python says how to let it read longer ones."""
+    is_long = "Exceeds the limit" in str(error)
+    return ValueError(f"a number of more than {READ_DIGITS} digits") if is_long else error
 
 
 def read_toml(path: str | Path, failing: str) -> dict[str, Any]:
@@ -151,9 +160,7 @@ def parse_json(text: str | bytes) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_each_once)
     except ValueError as error:
-        if "Exceeds the limit" not in str(error):
-            raise
-        raise ValueError(f"a number of more than {READ_DIGITS} digits") from error
+        raise _with_digits(error) from error
     except RecursionError as error:
         raise ValueError("values that are too deep in each other") from error
 

@@ -164,11 +164,13 @@ def test_pieces_that_do_not_fit_are_refused():
 
 
 def test_what_no_rule_foresaw_names_the_instruction(monkeypatch):
-    """And keeps the cause."""
+    """And keeps the cause, in whose words nobody would know what is wrong with a program."""
     rules = pytest.importorskip("tpusim.numerics.execute").RULES
     monkeypatch.setitem(rules, "add", lambda site, instruction, operands: 1 // 0)
-    with pytest.raises(tpusim.UnsupportedError, match=r"(?s)test.hlo:6:.*r: expected a value of 'add'.*ZeroDivision"):
+    said = r"(?s)test.hlo:6:.*r: expected a value of 'add' .*, found operands of other kinds than its rule takes"
+    with pytest.raises(tpusim.UnsupportedError, match=said) as caught:
         execute(SUM, [X, X])
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 @pytest.mark.parametrize(("name", "chip", "depth"), [("m", "v5e", 128), ("m", "v6e", 256), ("m.v6e", None, 256)])

@@ -11,6 +11,7 @@ import gc
 import json
 import mmap
 import os
+import re
 import resource
 import signal
 import sys
@@ -118,8 +119,18 @@ def ends_well(take: Callable[[bytes, Path], object], content: bytes, folder: Pat
     return "result"
 
 
+_OF_PYTHON = re.compile(
+    r"object has no attribute|not subscriptable|codec can't|invalid literal for|could not convert|keyword argument|"
+    r"malformed node|recursion depth|set_int_max_str_digits|index out of range|cannot reshape|unhashable|NoneType|"
+    r"not supported between|\[Errno|unpack \(expected|division by zero|<class '|object at 0x"
+)
+"""What Python says of its own, which tells nobody what is wrong with an input."""
+
+
 def check_text(text: str) -> None:
-    """Refuse a text that would drive a terminal."""
+    """Refuse a text that would drive a terminal, or is in words of Python's."""
+    if found := _OF_PYTHON.search(text):
+        raise Wrong(f"{found[0]!r} in {text[:300]!r}")
     stray = next((c for c in text if not c.isprintable() and c not in "\n\t"), None)
     if stray is not None:
         raise Wrong(f"{stray!r} for a terminal in {text[:300]!r}")

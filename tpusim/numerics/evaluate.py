@@ -95,9 +95,9 @@ def _with_place(site: Site, instruction: Instruction, error: Exception) -> Excep
     if isinstance(error, TpusimError):
         # An error of an inner computation has its place already.
         return error if error.span is not None else type(error)(error.message, span)
-    cause = f"{type(error).__name__}: {error}"
-    message = f"{instruction.name}: expected a value of {instruction.opcode!r} of {instruction.shape}, found {cause}"
-    # No rule foresaw it, and the verifier has found nothing wrong with the module.
+    # No rule foresaw it, and the verifier has found nothing wrong with the module. What Python says is the cause.
+    wanted = f"expected a value of {instruction.opcode!r} of {instruction.shape}"
+    message = f"{instruction.name}: {wanted}, found operands of other kinds than its rule takes"
     return UnsupportedError(message, span)
 
 

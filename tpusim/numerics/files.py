@@ -82,7 +82,7 @@ def read_arrays(path: str | Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise ProgramError(f"{path}: cannot be read: {error.strerror}") from error
     except _DAMAGED as error:
-        found = str(error).partition("\n")[0]
+        found = (isinstance(error, OSError) and error.strerror) or str(error).partition("\n")[0]
         # What NumPy writes for some types of ml_dtypes.
         found += f"; {_LOST}" if "dtype descriptor" in found else ""
         raise ProgramError(f"{path}: expected an .npz file of arrays: {found}") from error

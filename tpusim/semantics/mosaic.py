@@ -75,6 +75,8 @@ REDUCTIONS: Final = ("vector.multi_reduction", "tpu.all_reduce", "tpu.reduce_ind
 
 def reduced_axes(operation: Operation, rank: int) -> frozenset[int]:
     """Return the axes that a reduction of a value of some rank combines; the last where it names none."""
+    if not rank:
+        raise ValueError("a reduction of a value without axes")
     named = operation.attributes
     stated = named.get("reduction_dims", named.get("dim", named.get("axis", rank - 1)))
     return frozenset(int(axis) % rank for axis in (stated if isinstance(stated, tuple | list) else (stated,)))

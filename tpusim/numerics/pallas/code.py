@@ -59,7 +59,7 @@ class Code(NamedTuple):
             raise
         except Exception as error:
             name = self.operations[self.steps.index(step)].name
-            raise UnsupportedError(f"{name} in the body of a Pallas kernel: {type(error).__name__}: {error}") from error
+            raise UnsupportedError(f"{name} in the body of a Pallas kernel: not as a compiler leaves it") from error
         return [frame[number] for number in self.hands_on]
 
 
