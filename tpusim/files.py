@@ -21,6 +21,9 @@ from tpusim.limits import KEY_WORDS, READ_DIGITS, TABLE_BYTES
 
 # Reading one takes the square of its length. Looked for from a zero or a dot, which are few, and without going back.
 # Of decimal ones Python says so itself; of those that it counts in bits it reads any.
+_TOO_LONG = f"a number of more than {READ_DIGITS} digits"
+# What Python says of one, with advice on how to let it read longer ones.
+_OF_DIGITS = "Exceeds the limit"
 _LONG_NUMBER = re.compile(rf"0(?<!\w0)[xob][\dA-Fa-f_]{{{READ_DIGITS}}}")
 _LONG_KEY = re.compile(rf"\.(?:[ \t]*+[\w\"'-]++[ \t]*+\.){{{KEY_WORDS - 1}}}")
 
@@ -127,17 +130,13 @@ def read_table(
 def parse_toml(text: str) -> dict[str, Any]:
     """Return what a text of TOML says; ValueError for what is none, and for numbers that Python could not print."""
     if _LONG_NUMBER.search(text):
-        raise ValueError(f"a number of more than {READ_DIGITS} digits")
+        raise ValueError(_TOO_LONG)
     try:
         return tomllib.loads(text)
     except ValueError as error:
-        raise _with_digits(error) from error
-
-
-def _with_digits(error: ValueError) -> ValueError:
-    """Return what is wrong with a text; of a number that is too long Python says how to let it read longer ones."""
-    is_long = "Exceeds the limit" in str(error)
-    return ValueError(f"a number of more than {READ_DIGITS} digits") if is_long else error
+        if _OF_DIGITS in str(error):
+            raise ValueError(_TOO_LONG) from error
+        raise
 
 
 def read_toml(path: str | Path, failing: str) -> dict[str, Any]:
@@ -160,7 +159,9 @@ def parse_json(text: str | bytes) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_each_once)
     except ValueError as error:
-        raise _with_digits(error) from error
+        if _OF_DIGITS in str(error):
+            raise ValueError(_TOO_LONG) from error
+        raise
     except RecursionError as error:
         raise ValueError("values that are too deep in each other") from error
 

@@ -72,7 +72,10 @@ def test_a_chip_with_them_takes_them(tmp_path):
         ('x: !!timestamp "abc"', "expected tables of Accelergy"),
         ('x: !!bool "a"', "found a value that is not what its tag says"),
         ("x: !!int abc", "found a value that is not what its tag says"),
-        ("x: !!binary \N{LATIN SMALL LETTER E WITH ACUTE}", "found a value that is not what its tag says|Accelergy"),
+        (
+            "x: !!binary \N{LATIN SMALL LETTER E WITH ACUTE}",
+            r"tables\.yaml:1: .*found a value that is not what its tag says",
+        ),
         ("ERT:\n  {{a: 1}: 2}", r"tables\.yaml:2: expected a text as a key, found a list or a table"),
         (
             ERT + ERT.partition("tables:")[2].lstrip("\n").replace("tpu.", "other."),

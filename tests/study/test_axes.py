@@ -25,6 +25,17 @@ def test_a_list_has_its_values():
 
 
 @pytest.mark.parametrize(
+    "written",
+    [["1.6GHz", "1.6GB/s"], {"log": ["1GB/s", "2GHz", 2]}, {"zip": {"clock_hz": ["1GHz", "x2Hz"]}}],
+    ids=["list", "range", "together"],
+)
+def test_a_value_has_the_unit_of_its_key_or_none(written):
+    """As where a figure is replaced by itself."""
+    with pytest.raises(ConfigError, match="axis clock_hz: clock_hz: expected hertz"):
+        read_axis("clock_hz", written)
+
+
+@pytest.mark.parametrize(
     ("form", "values"),
     [({"log": [1, 16, 3]}, [1, 4, 16]), ({"lin": [1, 16, 4]}, [1, 6, 11, 16]), ({"lin": [1, 2, 9]}, [1, 2])],
 )

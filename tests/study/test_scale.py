@@ -119,12 +119,16 @@ def test_items_are_variables():
         scale(doubled, {"batch": [64]}, items="batsh", chips=["v5e"])
 
 
-@pytest.mark.parametrize("batch", ["-1", "0", "true", "1e400"])
+@pytest.mark.parametrize("batch", ["-1", "0", "true", "1e400", "x2", "9" * 200])
 def test_a_number_of_items_is_one_above_zero(tmp_path, batch):
-    """Prices of none, or of less than none, mean nothing."""
+    """A text that is none counts nothing by itself, and is refused where it is to be counted."""
     doubled(8).save(tmp_path / f"net_b{batch}.v5e.hlo.txt")
-    with pytest.raises(ConfigError, match="items: batch: expected a number above 0, found"):
-        scale(str(tmp_path / "net_b{batch}.v5e.hlo.txt"))
+    family = str(tmp_path / "net_b{batch}.v5e.hlo.txt")
+    assert [row.items for row in scale(family).rows] == [0]
+    with pytest.raises(
+        ConfigError, match="items: expected variables of the program with numbers above 0, found 'batch'"
+    ):
+        scale(family, items="batch")
 
 
 @pytest.mark.slow

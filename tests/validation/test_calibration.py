@@ -130,7 +130,7 @@ def test_a_chip_file_that_is_none_is_refused_before_any_is_written(slow_kernels,
     (tmp_path / "v5e.toml").write_text(damaged)
     fit = calibrate(PLAN, slow_kernels, folds=2)
     both = structs.replace(fit, parameters=(*fit.parameters, structs.replace(fit.parameters[0], chips=("v5e",))))
-    with pytest.raises(ConfigError, match=r"v5e\.toml: expected (a chip file in TOML|TOML in UTF-8)"):
+    with pytest.raises(ConfigError, match=r"v5e\.toml: expected a chip file in TOML"):
         write_fit(both, tmp_path)
     assert (tmp_path / "v4.toml").read_text() == "# Untouched.\n"
 

@@ -109,11 +109,13 @@ def read_tables(path: str | Path) -> dict[str, float]:
         raise ConfigError(f"{place}: expected tables of Accelergy (ERT, ART) in YAML: {error.problem}") from error
     except (msgspec.ValidationError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART): {error}") from error
-    # Of no text in UTF-8, of numbers of thousands of digits, and of what is not of the type that its tag says, Python
-    # says so as of any value.
+    # Of numbers of thousands of digits, and of what is not of the type that its tag says, Python says so in words of
+    # its own; some of it comes with a line.
     except (msgspec.DecodeError, ValueError, TypeError, AttributeError, LookupError) as error:
-        what = "a value that is not what its tag says, or no text in UTF-8"
-        raise ConfigError(f"{path}: expected tables of Accelergy (ERT, ART) in YAML, found {what}") from error
+        line = re.search(r"line (\d+)", str(error))
+        place = f"{path}:{line[1]}" if line else f"{path}"
+        what = "a value that is not what its tag says, or a number of thousands of digits"
+        raise ConfigError(f"{place}: expected tables of Accelergy (ERT, ART) in YAML, found {what}") from error
     if not found.ert.tables and not found.art.tables:
         raise ConfigError(f"{path}: expected tables of Accelergy under the key ERT or ART, found neither")
     figures = [*_energies(found.ert, path), *_areas(found.art, path)]
@@ -152,7 +154,8 @@ def _check_keys(top: Any, path: str | Path) -> None:
         if isinstance(node, SequenceNode):
             nodes += node.value
         elif isinstance(node, MappingNode):
-            keys = [key for key, _ in node.value]
+            # Tables may be merged into one in several steps.
+            keys = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
             if stray := next((key for key in keys if not isinstance(key, ScalarNode)), None):
                 line = stray.start_mark.line + 1
                 raise ConfigError(f"{path}:{line}: expected a text as a key, found a list or a table")

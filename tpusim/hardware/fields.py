@@ -92,10 +92,10 @@ _UNIT_RATE = r"units\.(\w+)\.(slots|cycles_per_op|fill)"
 _SETTING = r"(mxu|vpu|hbm|dma|ici|power)\.settings\.[a-z]\w*"
 
 # devices.3.clock: a device that is slower than its fellows; ici.link_factors.3:+0: a link that is.
-_FACTOR = r"devices\.\d+\.(clock|hbm)|ici\.link_factors\.\d+:([+-]|>)\d+"
+_FACTOR = r"devices\.[0-9]+\.(clock|hbm)|ici\.link_factors\.[0-9]+:([+-]|>)[0-9]+"
 
 _ABOVE_ZERO = 1e-9
-_HOST = re.compile(r"[1-9]\d{0,3}(x[1-9]\d{0,3}){0,7}")
+_HOST = re.compile(r"[1-9][0-9]{0,3}(x[1-9][0-9]{0,3}){0,7}")
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -269,15 +269,28 @@ def _number(found: re.Match[str]) -> int | float:
     return (int(digits) if is_whole else float(digits)) * times
 
 
+def unit_fault(key: str, value: Any) -> str:
+    """Return what is wrong with the unit that a figure is written in; nothing of one without, or in that of its key.
+
+    What a key of a model's own is counted in nobody knows here.
+    """
+    if not isinstance(value, str) or key not in FIELDS:
+        return ""
+    stated, unit = re.fullmatch(_NUMBER, value.removeprefix("x")), FIELDS[key].range.unit
+    if not stated or not stated["unit"] or (stated["unit"] == unit and not value.startswith("x")):
+        return ""
+    return f"expected {FIELDS[key].range.expected}, found {value!r}"
+
+
 def read_value(key: str, value: Any, before: Any, where: str) -> Any:
     """Return the value of a chip's key, in the key's own type; texts are read, a factor is of what was ``before``.
 
     What a factor comes to is rounded where the key holds whole numbers alone. Raises ConfigError, which begins with
     ``where``, with the nearest known key, or with what the key may hold.
     """
-    field, stated = field_of(key, where), re.fullmatch(_NUMBER, value) if isinstance(value, str) else None
-    if stated and stated["unit"] not in (None, field.range.unit):
-        raise ConfigError(f"{where}: {key}: expected {field.range.expected}, found {value!r}")
+    field = field_of(key, where)
+    if fault := unit_fault(key, value):
+        raise ConfigError(f"{where}: {key}: {fault}")
     value = parse_value(value)
     if isinstance(value, Factor):
         if isinstance(before, bool) or not isinstance(before, (int, float)):

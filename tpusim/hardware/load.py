@@ -44,7 +44,7 @@ _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 # Other tables lie in the same folder; a chip's file is named after its generation.
 _CHIP_FILES = "v[0-9]*.toml"
 # What an override may give without quotes: words, the name of a class, names of links, sizes of a host.
-_WORDS = r"[A-Za-z][\w .:-]*|\d+:[+>-]\d+(,\d+:[+>-]\d+)*|\d+(x\d+)+"
+_WORDS = r"[A-Za-z][\w .:-]*|[0-9]+:[+>-][0-9]+(,[0-9]+:[+>-][0-9]+)*|[0-9]+(x[0-9]+)+"
 # Of a table: in the files that tpusim ships no other line begins with a bracket.
 _HEADER = re.compile(r"^\[([\w.]+)\]$", re.MULTILINE)
 _MOST_BASES = 32
@@ -329,7 +329,7 @@ def _facts_of(name_or_path: str, within: tuple[str, ...]) -> Mapping[str, Fact]:
     path = Path(name_or_path)
     if "\0" in name_or_path:
         raise ConfigError(f"expected the name of a file, found {name_or_path!r}")
-    if len(within) > _MOST_BASES:
+    if len(within) >= _MOST_BASES:
         raise ConfigError(f"{path}: expected at most {_MOST_BASES} chips that each build on the next, found more")
     if str(path.resolve()) in within:
         raise ConfigError(f"{path}: expected a chip that does not build on this one, found a circle")

@@ -84,8 +84,8 @@ def written_elsewhere(
         except Unreadable as error:
             why = f" ({error.message})"
         # No compiler has checked it: operands may be missing, or of other kinds than their operation's.
-        except _MALFORMED:
-            why = " (its body is none that a compiler leaves)"
+        except _MALFORMED as error:
+            why = f" (its body could not be gone through: {type(error).__name__})"
     # Not refused: what it states, or its bytes, bound its time from below, and every report names it.
     basis: Basis = "stated cost" if estimate else "bytes"
     target = call.attributes.get("custom_call_target", "")

@@ -97,7 +97,8 @@ def _with_place(site: Site, instruction: Instruction, error: Exception) -> Excep
         return error if error.span is not None else type(error)(error.message, span)
     # No rule foresaw it, and the verifier has found nothing wrong with the module. What Python says is the cause.
     wanted = f"expected a value of {instruction.opcode!r} of {instruction.shape}"
-    message = f"{instruction.name}: {wanted}, found operands of other kinds than its rule takes"
+    cause = type(error).__name__
+    message = f"{instruction.name}: {wanted}, found none: its rule ended in {cause}, which is a fault of tpusim's"
     return UnsupportedError(message, span)
 
 

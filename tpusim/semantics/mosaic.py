@@ -74,7 +74,10 @@ REDUCTIONS: Final = ("vector.multi_reduction", "tpu.all_reduce", "tpu.reduce_ind
 
 
 def reduced_axes(operation: Operation, rank: int) -> frozenset[int]:
-    """Return the axes that a reduction of a value of some rank combines; the last where it names none."""
+    """Return the axes that a reduction of a value of some rank combines; the last where it names none.
+
+    Raises ValueError for a value without axes.
+    """
     if not rank:
         raise ValueError("a reduction of a value without axes")
     named = operation.attributes

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.hardware.fields import parse_value, whole_where_due
+from tpusim.hardware.fields import parse_value, unit_fault, whole_where_due
 from tpusim.limits import DIMENSIONS, POINTS, SEED
 
 Setting = dict[str, Any]
@@ -72,9 +72,16 @@ def read_axis(name: str, written: Any) -> Axis:
 
 
 def _setting(name: str, value: Any) -> Setting:
-    if not isinstance(value, Mapping):
-        return {name: parse_value(_plain(value))}
-    return {f"{name}.{key}": parse_value(_plain(one)) for key, one in value.items()}
+    given = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
+    return {key: _figure(name, key, one) for key, one in given.items()}
+
+
+def _figure(name: str, key: str, value: Any) -> Any:
+    """Return the value of a key as it is read on an axis; one in another unit than the key's is refused."""
+    plain = _plain(value)
+    if fault := unit_fault(key, plain):
+        raise ConfigError(f"axis {name}: {key}: {fault}")
+    return parse_value(plain)
 
 
 def _plain(value: Any) -> Any:
@@ -84,7 +91,8 @@ def _plain(value: Any) -> Any:
 
 def _range_axis(name: str, written: Mapping[str, Any]) -> Axis:
     (form, bounds) = next(iter(written.items()))
-    numbers = [parse_value(bound) for bound in bounds] if isinstance(bounds, list | tuple) else []
+    # How many there are of them, the third number, has no unit either way.
+    numbers = [_figure(name, name, bound) for bound in bounds] if isinstance(bounds, list | tuple) else []
     if len(written) != 1 or len(numbers) not in (2, 3) or not all(map(_is_real, numbers)):
         raise ConfigError(f"axis {name}: expected {{{form} = [low, high, n]}}, found {dict(written)!r}")
     low, high, *count = numbers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from math import inf, prod
+from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 from msgspec import structs
@@ -15,6 +15,7 @@ from tpusim.analysis.answers.efficiency import Efficiency, efficiencies
 from tpusim.analysis.answers.scaling import Largest, Refused, ScaleRow, largest_that_fit, scale_row
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.pod import Topology, parse_topology
+from tpusim.limits import LARGEST_AMOUNT, is_number
 from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.answers.device_orders import best_order
 from tpusim.pipeline.answers.exposed import exposed_communication
@@ -205,20 +206,19 @@ def _items(program: ProgramText, items: str) -> float:
     known = dict(program.variables)
     if items:
         return prod(_factors(items, known))
-    return _counted(_COUNTED, known[_COUNTED]) if isinstance(known.get(_COUNTED), int | float) else 0.0
+    value = known.get(_COUNTED)
+    return float(value) if _is_count(value) else 0.0
 
 
-def _counted(name: str, value: float) -> float:
-    """Return a number of items, or a factor of it, from the name of a file; refuse what is no such number."""
-    if isinstance(value, bool) or not 0 < value < inf:
-        raise ConfigError(f"items: {name}: expected a number above 0, found {value!r:.80}")
-    return float(value)
+def _is_count(value: object) -> TypeGuard[float]:
+    """Return whether a variable of a program can be a number of items, or a factor of one."""
+    return is_number(value, LARGEST_AMOUNT) and value != 0
 
 
 def _factors(items: str, known: Mapping[str, Any]) -> Iterator[float]:
     for name in items.split("*"):
         value = known.get(name.strip())
-        if not isinstance(value, int | float):
+        if not _is_count(value):
             hint = f", which is {value!r}" if value is not None else did_you_mean(name, list(known))
-            raise ConfigError(f"items: expected variables of the program with numbers, found {name!r}{hint}")
-        yield _counted(name.strip(), value)
+            raise ConfigError(f"items: expected variables of the program with numbers above 0, found {name!r}{hint}")
+        yield float(value)

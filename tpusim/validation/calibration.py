@@ -19,7 +19,7 @@ import msgspec
 
 from tpusim.analysis.accuracy import Fit, Fitted, errors_by_family
 from tpusim.errors import ConfigError
-from tpusim.files import read_text, read_toml, write_whole
+from tpusim.files import parse_toml, read_text, read_toml, write_whole
 from tpusim.hardware.edit import restate
 from tpusim.hardware.fields import OPERATIONS, Fact
 from tpusim.hardware.load import load_chip, override_chip
@@ -43,7 +43,7 @@ _DRAWS = 200
 _SEARCHES = 12
 _AT_EDGE = 1e-3
 _APART = 1e-3
-"""Of slopes of equal length: parameters whose sum of squares is less along some direction are not told apart."""
+"""Of slopes of length 1: parameters are not told apart if some sum of them, of length 1 as well, is shorter."""
 
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -148,9 +148,9 @@ def write_fit(fit: Fit, folder: str | Path) -> None:
 
 def _restated(path: Path, parameters: Iterable[Fitted]) -> str:
     text = read_text(path, "cannot read this chip file")
-    # What TOML Kit takes need not be what the chip is read by.
-    read_toml(path, "cannot read this chip file")
     try:
+        # What TOML Kit takes need not be what the chip is read by.
+        parse_toml(text)
         for parameter in parameters:
             text = restate(text, _fact(parameter))
     except ValueError as error:
@@ -273,13 +273,11 @@ def _check_told_apart(parameters: Sequence[Parameter], slopes: Any) -> None:
     lengths = np.linalg.norm(slopes, axis=0)
     if unseen := [p.key for p, length in zip(parameters, lengths, strict=True) if not length]:
         raise ConfigError(f"{unseen[0]}: expected rows whose time depends on it, found none")
-    _, sizes, directions = np.linalg.svd(slopes / lengths)
-    # Where there are fewer rows than parameters the last directions have no size.
-    if len(sizes) < len(parameters) or sizes[-1] < _APART:
-        alike = [p.key for p, part in zip(parameters, directions[-1], strict=True) if abs(part) > _APART]
-        raise ConfigError(
-            f"{', '.join(alike)}: expected rows that tell them apart, found none: fit one and not the other"
-        )
+    units = slopes / lengths
+    sizes, directions = np.linalg.eigh(units.T @ units)
+    weak = abs(directions[:, sizes < _APART**2]).max(axis=1, initial=0)
+    if alike := [p.key for p, part in zip(parameters, weak, strict=True) if part > _APART]:
+        raise ConfigError(f"{', '.join(alike)}: expected rows that tell them apart, found none: fit fewer of them")
 
 
 def _draws(slopes: Any, errors: Any) -> list[list[float]]:

@@ -31,7 +31,7 @@ FileNames = Annotated[str, Meta(min_length=1, description="names of files beside
 _OF_FILES = (FileName, FileNames)
 
 _MOST_COLUMNS = 1000
-"""Each of so many is held against the names that are known."""
+"""Each that is not known is held against the names that are."""
 
 _MARK = "tpusim-indexes.txt"
 """A file of this name in the folder above that of an index lets it name files of the folders beside its own."""
@@ -63,8 +63,10 @@ def read_rows(path: str | Path, kind: type[_R]) -> list[_R]:
     if missing:
         raise ConfigError(f"{path}: expected columns {', '.join(needed)}, found none named {', '.join(missing)}")
     absent = known.keys() - {*names, "where"}
-    # Other columns are the index's own; one that is misspelt would be as if it were not there.
-    for name in names[:_MOST_COLUMNS]:
+    if len(names) > _MOST_COLUMNS:
+        raise ConfigError(f"{path}: expected at most {_MOST_COLUMNS} columns, found {len(names)}")
+    for name in names:
+        # Other columns are the index's own; one that is misspelt would be as if it were not there.
         if name not in known and (hint := did_you_mean(name, absent)):
             raise ConfigError(f"{path}: unknown column {name!r}{hint}")
     if not rows:

@@ -55,7 +55,7 @@ def test_an_unknown_name_is_refused_with_those_that_there_are(registry):
 def test_a_setting_that_no_model_takes_is_refused(registry):
     """It says what the model takes."""
     chip = override_chip(load_chip("v5e"), {f"{registry.section}.settings.nonsense": 1})
-    with pytest.raises(ConfigError, match=rf"{registry.section}.settings: .* takes .*nonsense"):
+    with pytest.raises(ConfigError, match=rf"{registry.section}.settings: .* takes .*; found nonsense"):
         check_models(chip)
 
 

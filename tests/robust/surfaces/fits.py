@@ -103,7 +103,7 @@ def _shown(value: Any) -> str:
         return str(sorted((key, _shown(inner)) for key, inner in value.items()))
     if isinstance(value, list):
         return str([*map(_shown, value)])
-    return hex(value) if isinstance(value, int) else str(value)
+    return f"{type(value).__name__} {hex(value) if isinstance(value, int) else repr(value)}"
 
 
 @surface("refit", lambda random: _toml(random, _CHIPS), 2)

@@ -64,6 +64,7 @@ def _settings() -> tuple[tuple[str, str, tuple[str, ...]], ...]:
         (section, model, tuple(taken))
         for section, models in sections.items()
         for model, taken in models.items()
+        # It asks for a package that is not here.
         if model != "ramulator"
     )
 

@@ -7,6 +7,7 @@ import json
 from io import StringIO
 from pathlib import Path
 from random import Random
+from shutil import rmtree
 
 from tests.robust.contract import Wrong, pick, surface
 from tests.robust.mutations import NUMBERS
@@ -39,7 +40,7 @@ _OTHERS = {
     "--study": ("kept",),
     "--optimise": ("time_us",),
 }
-_FLAGS = ("--allow-overflow", "--warm", "--no-reuse", "--json")
+_FLAGS = ("--allow-overflow", "--warm", "--no-reuse")
 
 
 def _axis(random: Random) -> str:
@@ -58,7 +59,9 @@ def _sweep(random: Random) -> bytes:
         if random.random() < 0.2:
             value = random.choice(NUMBERS) if name == "--default-trip-count" and random.random() < 0.3 else ""
             arguments += name, value or random.choice(values)
-    return json.dumps(arguments + [flag for flag in _FLAGS if random.random() < 0.2]).encode()
+    # A table is held against what is printed.
+    shown = ["--json"] if "--csv" in arguments else []
+    return json.dumps(arguments + shown + [flag for flag in _FLAGS if random.random() < 0.2]).encode()
 
 
 @surface("sweep", _sweep, 4)
@@ -68,11 +71,13 @@ def take_sweep(content: bytes, folder: Path) -> None:
         link = folder / f"{name}.v5e.hlo.txt.gz"
         if not link.exists():
             link.symlink_to(ROOT / "tests" / "data" / "numeric" / f"{source}.v5e.hlo.txt.gz")
+    rmtree(folder / "kept", ignore_errors=True)
     arguments = json.loads(content)
     printed = run_command(arguments, folder)
     points = len(json.loads(printed)["rows"]) if "--json" in arguments else None
     if "--csv" in arguments:
-        rows = [*csv.DictReader(StringIO((folder / "out.csv").read_text()))]
+        table = folder / arguments[arguments.index("--csv") + 1]
+        rows = [*csv.DictReader(StringIO(table.read_text()))]
         if points not in (None, len(rows)):
             raise Wrong(f"{points} points, {len(rows)} rows")
     if "--study" in arguments and pick(content, 2) and run_command(arguments, folder) != printed:

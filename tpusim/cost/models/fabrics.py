@@ -17,7 +17,7 @@ from msgspec import structs
 from tpusim.cost.models.checked import links_fault
 from tpusim.cost.models.protocols import Fabric
 from tpusim.cost.models.registry import Registry
-from tpusim.cost.models.settings import LEAST_RATE, MOST_RATE, MOST_SWITCHES, WAYS, amounts, whole
+from tpusim.cost.models.settings import LEAST_RATE, MOST_JOINED, MOST_RATE, WAYS, amounts, whole
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fabric import Graph
@@ -167,7 +167,7 @@ class FatTree:
     """
 
     def __init__(self, *, leaf_chips: int, spines: int, up_rate: float) -> None:
-        self._leaf_chips, self._spines = whole(FABRICS.section, MOST_SWITCHES, leaf_chips=leaf_chips, spines=spines)
+        self._leaf_chips, self._spines = whole(FABRICS.section, MOST_JOINED, leaf_chips=leaf_chips, spines=spines)
         (self._up_rate,) = amounts(FABRICS.section, LEAST_RATE, MOST_RATE, up_rate=up_rate)
 
     def links(self, torus: Torus, chip: Chip) -> Graph:
@@ -180,7 +180,7 @@ class FatTree:
         leaves = -(-chips // self._leaf_chips)
         if leaves == 1:
             return star(chips, rate)
-        _require_few(leaves * self._spines)
+        _check_ways(leaves * self._spines, "more leaf_chips or fewer spines")
         first_spine = chips + leaves
         wires: list[Wire] = [(number, chips + number // self._leaf_chips, rate) for number in range(chips)]
         wires += [
@@ -201,7 +201,7 @@ class Dragonfly:
 
     def __init__(self, *, router_chips: int, group_routers: int, local_rate: float, global_rate: float) -> None:
         counts = {"router_chips": router_chips, "group_routers": group_routers}
-        self._router_chips, self._group_routers = whole(FABRICS.section, MOST_SWITCHES, **counts)
+        self._router_chips, self._group_routers = whole(FABRICS.section, MOST_JOINED, **counts)
         rates = {"local_rate": local_rate, "global_rate": global_rate}
         self._local_rate, self._global_rate = amounts(FABRICS.section, LEAST_RATE, MOST_RATE, **rates)
 
@@ -213,7 +213,8 @@ class Dragonfly:
     def _dragonfly(self, chips: int, rate: float) -> Graph:
         routers = -(-chips // self._router_chips)
         groups = [range(at, min(at + self._group_routers, routers)) for at in range(0, routers, self._group_routers)]
-        _require_few(comb(len(groups), 2) + sum(comb(len(group), 2) for group in groups))
+        ways = comb(len(groups), 2) + sum(comb(len(group), 2) for group in groups)
+        _check_ways(ways, "more router_chips, or other group_routers")
         wires: list[Wire] = [(number, chips + number // self._router_chips, rate) for number in range(chips)]
         for group in groups:
             wires += [(chips + one, chips + other, self._local_rate) for one, other in combinations(group, 2)]
@@ -224,12 +225,10 @@ class Dragonfly:
         return graph_of(chips, chips + routers, wires)
 
 
-def _require_few(ways: int) -> None:
-    """Refuse switches whose ways to each other grow as their square, as do those of a slice of many groups."""
+def _check_ways(ways: int, advice: str) -> None:
+    """Refuse more ways between switches than can be gone through; ``advice`` says which settings make fewer."""
     if fault := WAYS.fault(ways):
-        raise ConfigError(
-            f"{FABRICS.section}.settings: {fault}: more chips of a slice have to share a switch or a group"
-        )
+        raise ConfigError(f"{FABRICS.section}.settings: {fault}: give {advice}")
 
 
 def graph_of(chips: int, nodes: int, wires: list[Wire]) -> Graph:

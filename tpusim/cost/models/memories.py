@@ -13,16 +13,17 @@ from tpusim.cost.models.protocols import Memory, Served
 from tpusim.cost.models.registry import Registry
 from tpusim.cost.models.settings import (
     LEAST_INTERVAL_SECONDS,
+    LEAST_LEFT,
     MOST_BYTES,
     MOST_PARTS,
     MOST_QUEUED,
-    MOST_REFRESHED,
     MOST_REQUESTS,
     MOST_SECONDS,
     amounts,
     switch,
     whole,
 )
+from tpusim.errors import ConfigError
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.units import CMEM, HBM
 from tpusim.program.work import Stream
@@ -108,25 +109,31 @@ class Banked:
         refresh_interval_seconds: float,
     ) -> None:
         section = MEMORIES.section
-        side_by_side = whole(section, MOST_PARTS, channels=channels, banks=banks)
+        channels, banks = whole(section, MOST_PARTS, channels=channels, banks=banks)
         sizes = {"row_bytes": row_bytes, "interleave_bytes": interleave_bytes, "burst_bytes": burst_bytes}
-        in_bytes = whole(section, MOST_BYTES, **sizes, turn_bytes=turn_bytes)
-        parts = (*side_by_side, *in_bytes, *whole(section, MOST_QUEUED, queue=queue))
+        row_bytes, interleave_bytes, burst_bytes, turn_bytes = whole(
+            section, MOST_BYTES, **sizes, turn_bytes=turn_bytes
+        )
+        (queue,) = whole(section, MOST_QUEUED, queue=queue)
+        parts = channels, banks, row_bytes, interleave_bytes, burst_bytes, turn_bytes, queue
         self._layout = (*parts, int(switch(section, "hashed", hashed)))
         self._delays = amounts(
-            *(section, 0, MOST_SECONDS),
+            section,
+            0,
+            MOST_SECONDS,
             activate_seconds=activate_seconds,
             precharge_seconds=precharge_seconds,
             row_cycle_seconds=row_cycle_seconds,
             activate_gap_seconds=activate_gap_seconds,
             turn_seconds=turn_seconds,
         )
-        (interval,) = amounts(
-            *(section, LEAST_INTERVAL_SECONDS, MOST_SECONDS), refresh_interval_seconds=refresh_interval_seconds
-        )
-        (refresh,) = amounts(section, 0, MOST_REFRESHED * interval, refresh_seconds=refresh_seconds)
-        self._refreshed = 1 - refresh / interval
-        self._burst_share = int(burst_bytes) * int(channels)
+        (refresh,) = amounts(section, 0, MOST_SECONDS, refresh_seconds=refresh_seconds)
+        interval = {"refresh_interval_seconds": refresh_interval_seconds}
+        self._refreshed = 1 - refresh / amounts(section, LEAST_INTERVAL_SECONDS, MOST_SECONDS, **interval)[0]
+        if self._refreshed < LEAST_LEFT:
+            wanted = f"at most {1 - LEAST_LEFT:g} of refresh_interval_seconds, {refresh_interval_seconds:g}"
+            raise ConfigError(f"{section}.settings.refresh_seconds: expected {wanted}, found {refresh_seconds:g}")
+        self._burst_share = burst_bytes * channels
 
     def serve(self, streams: Sequence[Stream], chip: Chip) -> Served:
         """Return what the streams take; alike ones, at places that are alike, are played once."""
@@ -161,7 +168,8 @@ class Ramulator:
         sample_requests: int,
     ) -> None:
         channels, request_bytes, bytes_per_cycle, sample_requests = whole(
-            *(MEMORIES.section, MOST_REQUESTS),
+            MEMORIES.section,
+            MOST_REQUESTS,
             channels=channels,
             request_bytes=request_bytes,
             bytes_per_cycle=bytes_per_cycle,

@@ -137,8 +137,9 @@ class Registry(Generic[M]):
         try:
             signature.bind(**settings)
         except TypeError as error:
-            wanted, found = ", ".join(takes) or "none", ", ".join(settings) or "none"
-            raise ConfigError(f"{self.section}.settings: {name!r} takes {wanted}, found {found}") from error
+            wanted, stray = ", ".join(takes) or "none", next((one for one in stated if one not in takes), "")
+            found = f"{stray}{did_you_mean(stray, takes)}" if stray else f"only {', '.join(settings) or 'none'}"
+            raise ConfigError(f"{self.section}.settings: {name!r} takes {wanted}; found {found}") from error
         try:
             return kind(**settings)
         except TpusimError:

@@ -13,11 +13,12 @@ MOST_QUEUED = 4096
 MOST_BYTES = 2**30
 MOST_REQUESTS = 2**20
 MOST_SECONDS = 0.1
-"""As of a chip's own latencies."""
+"""None of a memory is as long."""
 LEAST_INTERVAL_SECONDS = 1e-9
-MOST_REFRESHED = 0.99
-"""Of its time; a memory that does nothing but refresh gives no bytes."""
-MOST_SWITCHES = 2**20
+LEAST_LEFT = 0.01
+"""Of its time beside refreshes; a memory that does nothing else gives no bytes."""
+MOST_JOINED = 2**20
+"""Chips, switches or routers that hang on one switch, or are one group."""
 LEAST_RATE, MOST_RATE = 1e-6, 1e6
 """Of a way between switches, in rates of a chip's link."""
 WAYS = Limit("ways between switches", 2**18, least=0)

@@ -59,7 +59,9 @@ class Code(NamedTuple):
             raise
         except Exception as error:
             name = self.operations[self.steps.index(step)].name
-            raise UnsupportedError(f"{name} in the body of a Pallas kernel: not as a compiler leaves it") from error
+            raise UnsupportedError(
+                f"{name} in the body of a Pallas kernel: its rule ended in {type(error).__name__}"
+            ) from error
         return [frame[number] for number in self.hands_on]
 
 
