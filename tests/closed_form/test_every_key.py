@@ -133,9 +133,17 @@ def changed_values(key: str, value):
 
 
 def moves(case: Case, key: str) -> bool:
-    """Return whether a case is simulated otherwise with another value of a key; one that is refused says nothing."""
+    """Return whether a case is simulated otherwise with another value of a key."""
     facts = {fact.key: fact.value for fact in chip_facts(case.chip, dict(case.given))}
-    for value in changed_values(key, facts[key]) if key in facts else ():
+    return key in facts and is_moved(case, key, facts[key])
+
+
+def is_moved(case: Case, key: str, stated: object) -> bool:
+    """Return whether a case is simulated otherwise with other values than the stated; one that is refused says nothing.
+
+    Such as a memory that would do nothing but refresh.
+    """
+    for value in changed_values(key, stated):
         try:
             if figures_of(case, {key: value}) != figures_before(case):
                 return True
@@ -198,11 +206,7 @@ def test_a_setting_moves_what_its_model_is_for(key, model, setting):
     """By the same factors as the chip's own figures."""
     value = model_settings(*key.split(".")[:1], model)[setting.rpartition(".")[2]]
     cases = (case._replace(given=(*case.given, (key, model))) for case in CASES)
-    assert any(
-        figures_of(case, {setting: other}) != figures_before(case)
-        for case in cases
-        for other in changed_values(setting, value)
-    )
+    assert any(is_moved(case, setting, value) for case in cases)
 
 
 @pytest.mark.slow
