@@ -95,7 +95,8 @@ def test_a_dragonfly_waits_for_the_way_between_its_groups():
     ],
 )
 def test_settings_of_switches_are_in_bounds(model, setting, value):
-    """Others would be a fault of their reader, or a wait without end."""
+    """Others would be a fault of their reader, or a wait without end; true is none, also where 1 was asked for."""
+    assert seconds_of("v5e:4x8", "all-to-all", ici__model="dragonfly", ici__settings__router_chips=1)
     with pytest.raises(ConfigError, match=rf"ici\.settings\.{setting}: expected .*, found"):
         seconds_of("v5e:4x8", "all-to-all", ici__model=model, **{f"ici__settings__{setting}": value})
 

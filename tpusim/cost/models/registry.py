@@ -116,7 +116,8 @@ class Registry(Generic[M]):
 
     def named(self, name: str, settings: Mapping[str, Setting]) -> M:
         """Return the model of a name with its settings."""
-        key = (name, *sorted(settings.items()))
+        # To Python true is 1, which a model may take where it refuses the other.
+        key = (name, *sorted((one, type(value), value) for one, value in settings.items()))
         if key not in self._made:
             self._made[key] = self._make(name, settings)
             if not settings:
