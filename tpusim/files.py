@@ -127,6 +127,16 @@ def read_table(
         raise ConfigError(f"{shown_name(path)}: {failing}: {error}") from error
 
 
+def is_file(path: str | Path) -> bool:
+    """Return whether there is a file of this name; pathlib raises OSError for names that no file system takes."""
+    return os.path.isfile(path)
+
+
+def is_folder(path: str | Path) -> bool:
+    """Return whether there is a folder of this name, as ``is_file``."""
+    return os.path.isdir(path)
+
+
 def parse_toml(text: str) -> dict[str, Any]:
     """Return what a text of TOML says; ValueError for what is none, and for numbers that Python could not print."""
     if _LONG_NUMBER.search(text):

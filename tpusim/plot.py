@@ -11,14 +11,13 @@ With ``ax`` a picture is drawn into axes of your own; their figure is returned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tpusim.analysis.explanation import Explanation
 from tpusim.analysis.memory import memory_capacities, memory_profile
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.files import read_table
+from tpusim.files import is_folder, read_table
 from tpusim.hardware.array import Array
 from tpusim.hardware.units import HBM, SPACES, VMEM, MemorySpace
 from tpusim.limits import PROGRAM_BYTES
@@ -110,7 +109,7 @@ def read_csv(path: str | Path) -> list[Mapping[str, object]]:
 
     Of the folder of a study, its table.
     """
-    if isdir(path):
+    if is_folder(path):
         path = Path(path) / "results.csv"
     # Studies may have more points than a table has rows.
     _, rows = read_table(path, "cannot read these points", PROGRAM_BYTES)

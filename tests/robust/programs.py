@@ -15,6 +15,16 @@ from tpusim.ir.ops import OPERATIONS
 from tpusim.shapes.dtype import DTYPES
 
 ROOT = Path(__file__).parents[2]
+
+
+def linked(folder: Path, name: str, source: str) -> Path:
+    """Return a file of a name in a folder, which is one of the project; it stays there for the next case."""
+    link = folder / name
+    if not link.exists():
+        link.symlink_to(ROOT / source)
+    return link
+
+
 _DATA = ROOT / "tests" / "data"
 
 _OPCODE = re.compile(r"(?<=[\])} ] )[a-z][a-z0-9-]*(?=\()|(?<= )[a-z][a-z0-9-]*(?=\(%)")

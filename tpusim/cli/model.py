@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from os.path import isdir
 from typing import Any
 
 from tpusim.cli.options import HLO, LOWERING, command, json_option, machine, number, option, trips, written
 from tpusim.cli.output import answer, console, write_stage
 from tpusim.errors import ConfigError
+from tpusim.files import is_folder
 
 _INDEX = "measured programs: traces/*/index.csv; with --compiler programs; with --memory also programs, or folders"
 
@@ -144,7 +144,7 @@ def calibrate(options: Namespace) -> None:
     from tpusim.validation.kernels import read_cases
 
     _allow_outside(options)
-    if options.write and not isdir(options.write):
+    if options.write and not is_folder(options.write):
         raise ConfigError(f"--write: expected a folder of chip files, found none at {options.write!r}")
     plan = read_plan(options.fits or fits_path())
     fit = calibrate(plan, [case for index in options.index for case in read_cases(index)], options.folds)

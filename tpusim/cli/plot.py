@@ -6,7 +6,6 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from os.path import isdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from tpusim.cli.options import (
 )
 from tpusim.cli.systolic import product_sizes
 from tpusim.errors import ConfigError
+from tpusim.files import is_folder
 
 if TYPE_CHECKING:
     from tpusim.hardware.array import Array
@@ -161,7 +161,7 @@ def _sensitivity(plot: Any, options: Namespace) -> Any:
     from tpusim.study.table import FIGURES
 
     folder = Path(options.effects)
-    records = plot.read_csv(folder / "effects.csv" if isdir(folder) else folder)
+    records = plot.read_csv(folder / "effects.csv" if is_folder(folder) else folder)
     figure = FIGURES.get(options.figure, options.figure.partition("_")[0])
     measure = options.measure or f"{figure} (%)"
     if not options.per:

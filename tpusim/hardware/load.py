@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from os import PathLike
-from os.path import isfile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.files import parse_toml, read_text, read_toml, utf8_text
+from tpusim.files import is_file, parse_toml, read_text, read_toml, utf8_text
 from tpusim.hardware.chip import Chip, Setting, VectorOps
 from tpusim.hardware.fields import (
     CONFIDENCE,
@@ -444,7 +443,7 @@ def chip_files(name_or_path: str) -> list[Path]:
     with suppress(ConfigError):
         while True:
             path = Path(name_or_path) if is_chip_file(name_or_path) else _shipped_path(resolve_chip_name(name_or_path))
-            if path in found or not isfile(path):
+            if path in found or not is_file(path):
                 break
             found.append(path)
             base = _read(path).get("base")

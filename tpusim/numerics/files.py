@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from lzma import LZMAError
 from math import prod
-from os.path import isfile
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -24,7 +23,7 @@ import msgspec
 import numpy as np
 
 from tpusim.errors import ProgramError, UnsupportedError
-from tpusim.files import whole_file
+from tpusim.files import is_file, whole_file
 from tpusim.limits import COMPUTED_ELEMENTS, RANK
 from tpusim.numerics.ops.convert import convert_values
 from tpusim.numerics.registry import TOKEN
@@ -71,7 +70,7 @@ class Stored(msgspec.Struct, frozen=True):
 def read_arrays(path: str | Path) -> dict[str, Any]:
     """Return the arrays of an ``.npz`` file by name, each as a ``Stored``. Raises ProgramError for anything else."""
     try:
-        if isfile(path) and not is_zipfile(path):
+        if is_file(path) and not is_zipfile(path):
             raise ProgramError(f"{path}: expected an .npz file of arrays (numpy.savez), found another kind of file")
         with ZipFile(path) as archive:
             members = Counter(name.removesuffix(".npy") for name in archive.namelist())

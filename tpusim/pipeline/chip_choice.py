@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from os.path import isfile
 from pathlib import Path
 from typing import Any
 from warnings import warn
@@ -14,7 +13,7 @@ from warnings import warn
 import msgspec
 
 from tpusim.errors import ConfigError, UnsupportedError
-from tpusim.files import parse_json, read_text
+from tpusim.files import is_file, parse_json, read_text
 from tpusim.hardware.chip import Chip
 from tpusim.hardware.fields import TEXT_KEYS
 from tpusim.hardware.load import changed_at, changed_figures, chip_names, load_chip, override_chip, resolve_chip_name
@@ -116,7 +115,7 @@ def _facts_of(path: Path) -> dict[str, Any]:
 
     One that cannot be read is told of: some other tool may have written it, or its chip was to be the program's.
     """
-    if not isfile(path):
+    if not is_file(path):
         return {}
     try:
         facts = parse_json(read_text(path, "cannot be read"))

@@ -11,7 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import copysign, exp, hypot, inf, log, sqrt
-from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ import msgspec
 
 from tpusim.analysis.accuracy import Fit, Fitted, errors_by_family
 from tpusim.errors import ConfigError
-from tpusim.files import parse_toml, read_text, read_toml, write_whole
+from tpusim.files import is_file, parse_toml, read_text, read_toml, write_whole
 from tpusim.hardware.edit import restate
 from tpusim.hardware.fields import OPERATIONS, Fact
 from tpusim.hardware.load import load_chip, override_chip
@@ -138,7 +137,7 @@ def write_fit(fit: Fit, folder: str | Path) -> None:
             f"{', '.join(edges)}: at the edge of the range: no row says where it ends, so nothing is kept"
         )
     paths = {parameter.chips[0]: Path(folder) / f"{parameter.chips[0]}.toml" for parameter in fit.parameters}
-    missing = [str(path) for path in paths.values() if not isfile(path)]
+    missing = [str(path) for path in paths.values() if not is_file(path)]
     if missing:
         raise ConfigError(f"expected the chip files to change, found no {', '.join(missing)}")
     texts = {path: _restated(path, [p for p in fit.parameters if p.chips[0] == chip]) for chip, path in paths.items()}

@@ -6,13 +6,13 @@ far from them are where a model is first to be looked at.
 
 from __future__ import annotations
 
-from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpusim.analysis.bands import compiler_clock_hz
 from tpusim.analysis.estimates import EstimateComparison, compare_estimates, kernel_estimates
 from tpusim.errors import ConfigError, TpusimError
+from tpusim.files import is_file
 from tpusim.hardware.load import resolve_chip_name
 from tpusim.ir.module import Module
 from tpusim.pipeline.chip_choice import provenance_of
@@ -37,7 +37,7 @@ def validate_estimates(
     no program is left.
     """
     for path in programs:
-        if not isfile(path):
+        if not is_file(path):
             raise ConfigError(f"{path}: expected a program, found no such file")
     wanted = resolve_chip_name(chip).removesuffix(MEGACORE) if chip else None
     kernels: list[KernelEstimate] = []

@@ -6,13 +6,12 @@ What the compiler says (``temp_size_in_bytes`` of ``memory_analysis()`` in JAX) 
 
 from __future__ import annotations
 
-from os.path import isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpusim.analysis.accuracy import MemoryOutcome
 from tpusim.errors import ConfigError
-from tpusim.files import parse_json, read_text
+from tpusim.files import is_file, is_folder, parse_json, read_text
 from tpusim.pipeline.chip_choice import facts_beside
 from tpusim.pipeline.stages import memory
 from tpusim.validation.rows import Bytes, FileName, Row, in_turn, read_rows
@@ -36,8 +35,8 @@ def _cases(path: Path) -> Iterator[tuple[Path, str | None, int]]:
     if path.suffix == ".csv":
         for row in read_rows(path, _CaseRow):
             yield path.parent / row.program, row.chip or None, row.temp_size_in_bytes
-    elif isdir(path):
-        programs = sorted(p for p in path.glob(f"*{_ENDING}") if isfile(facts_beside(p)))
+    elif is_folder(path):
+        programs = sorted(p for p in path.glob(f"*{_ENDING}") if is_file(facts_beside(p)))
         if not programs:
             raise ConfigError(f"{path}: expected programs (*{_ENDING}) with a .json beside them, found none")
         for program in programs:

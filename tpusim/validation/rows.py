@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import cache
-from os.path import isfile, normpath
+from os.path import normpath
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from tpusim.errors import ConfigError, did_you_mean
-from tpusim.files import read_table
+from tpusim.files import is_file, read_table
 
 _R = TypeVar("_R", bound="Row")
 _T = TypeVar("_T")
@@ -108,7 +108,7 @@ def _require_inside(folder: Path, where: str, names: str) -> None:
     """Refuse names of files outside the folder of an index, or outside the one above it, if that is marked."""
     if "\0" in names:
         raise ConfigError(f"{where}: expected the name of a file, found {names!r:.80}")
-    root = folder.parent if isfile(folder.parent / _MARK) else folder
+    root = folder.parent if is_file(folder.parent / _MARK) else folder
     for name in names.split():
         if not (_OUTSIDE.get() or Path(normpath(folder / name)).is_relative_to(root)):
             raise ConfigError(f"{where}: expected a file in the folder of the index (or --outside), found {name!r}")

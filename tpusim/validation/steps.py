@@ -9,7 +9,6 @@ that ran).
 
 from __future__ import annotations
 
-from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -17,6 +16,7 @@ from msgspec import Meta
 
 from tpusim.analysis.steps import COUNTED, StepAccuracy, StepOutcome, category_times, step_accuracy
 from tpusim.errors import ConfigError, TpusimError
+from tpusim.files import is_file
 from tpusim.hardware.load import resolve_chip_name
 from tpusim.pipeline.stages import simulate
 from tpusim.program.provenance import MEGACORE
@@ -84,7 +84,7 @@ def _check(folder: Path, row: _StepRow) -> None:
         _plain(row.chip)
     except ConfigError as error:
         raise ConfigError(f"{row.where}: {error}") from error
-    if not isfile(folder / row.program):
+    if not is_file(folder / row.program):
         raise row.refused("program", "the name of a file beside the index")
     if row.low > row.measured_us:
         raise row.refused("low", f"at most the measured {row.measured_us:g}")

@@ -13,7 +13,7 @@ import numpy as np
 from tests.robust.contract import pick, surface
 from tests.robust.grammar import LAYERS, sentences
 from tests.robust.mutations import encoded, mutated_bytes, mutated_text, mutated_tree
-from tests.robust.programs import ROOT
+from tests.robust.programs import ROOT, linked
 from tests.robust.surfaces.options import run_command
 from tpusim.analysis.compare import compare, load_result
 from tpusim.hardware.array import Array
@@ -77,8 +77,7 @@ def take_index(content: bytes, folder: Path) -> None:
     """Read an index of measured times, and the programs that it names."""
     for name in ("measured", "memory"):
         for program in sorted((ROOT / "traces" / name).glob("*.gz"))[:8]:
-            if not (folder / program.name).exists():
-                (folder / program.name).symlink_to(program)
+            linked(folder, program.name, f"traces/{name}/{program.name}")
     path = _written(content, folder, "index.csv")
     if b"topology" in content[:40]:
         predict_collectives(path, load_chip, None)
@@ -118,8 +117,7 @@ def _validated(random: Random) -> bytes:
 def take_validated(content: bytes, folder: Path) -> None:
     """Hold programs against an index of what was measured, as a command that prints it."""
     for name, source in (("mlp.v5e", "mlp_b1024.v5e"), ("mlp", "unscheduled/mlp_b1024")):
-        if not (folder / f"{name}.hlo.txt.gz").exists():
-            (folder / f"{name}.hlo.txt.gz").symlink_to(ROOT / "traces" / f"{source}.hlo.txt.gz")
+        linked(folder, f"{name}.hlo.txt.gz", f"traces/{source}.hlo.txt.gz")
     option, _, table = content.partition(b"\n")
     run_command(["validate", option.decode(), str(_written(table, folder, "index.csv")), "--outside"], folder)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.robust.contract import Wrong, surface
 from tests.robust.mutations import encoded, mutated_text, mutated_tree
-from tests.robust.programs import ROOT
+from tests.robust.programs import linked
 from tests.robust.surfaces.hlo import check_result
 from tests.robust.surfaces.machines import mutated_toml
 from tpusim.analysis.accuracy import Fit, Fitted
@@ -137,8 +137,6 @@ def _facts(random: Random) -> bytes:
 @surface("facts", _facts, 2)
 def take_facts(content: bytes, folder: Path) -> None:
     """Run a program whose name does not say the chip, by the facts beside it."""
-    program = folder / "mlp.hlo.txt.gz"
-    if not program.exists():
-        program.symlink_to(ROOT / "traces" / "mlp_b1024.v5e.hlo.txt.gz")
+    program = linked(folder, "mlp.hlo.txt.gz", "traces/mlp_b1024.v5e.hlo.txt.gz")
     program.with_name("mlp.json").write_bytes(content)
     check_result(simulate(program, allow_overflow=True))

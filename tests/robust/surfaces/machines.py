@@ -13,7 +13,7 @@ from typing import Any
 from tests.robust.contract import Wrong, check_text, pick, surface
 from tests.robust.grammar import CHIP, NAME, STUDY, TOPOLOGY, sentences
 from tests.robust.mutations import NUMBERS, encoded, mutated_text, mutated_tree
-from tests.robust.programs import ROOT
+from tests.robust.programs import ROOT, linked
 from tests.robust.surfaces.hlo import check_result
 from tpusim.errors import ConfigError, UnsupportedError
 from tpusim.hardware.accelergy import read_tables
@@ -165,9 +165,7 @@ def _toml(value: Any) -> str:
 def take_study(content: bytes, folder: Path) -> None:
     """Read the file of a study and make its points."""
     for name in _PROGRAMS:
-        link = folder / f"{name}.hlo.txt.gz"
-        if not link.exists():
-            link.symlink_to(ROOT / "traces" / link.name)
+        linked(folder, f"{name}.hlo.txt.gz", f"traces/{name}.hlo.txt.gz")
     path = folder / "case.toml"
     path.write_bytes(content)
     spec = read_spec(path)

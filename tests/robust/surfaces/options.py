@@ -12,7 +12,7 @@ from random import Random
 
 from tests.robust.contract import Wrong, check_text, pick, surface
 from tests.robust.mutations import NUMBERS, WORDS
-from tests.robust.programs import ROOT
+from tests.robust.programs import linked
 from tpusim.cli.main import COMMANDS, main
 from tpusim.cli.plot import plot
 from tpusim.errors import TpusimError
@@ -100,8 +100,7 @@ def _arguments(random: Random) -> bytes:
 
 def _lay_out(folder: Path) -> None:
     for name, source in _FILES.items():
-        if not (folder / name).exists():
-            (folder / name).symlink_to(ROOT / source)
+        linked(folder, name, source)
     for name, text in _TEXTS.items():
         (folder / name).write_text(text)
 

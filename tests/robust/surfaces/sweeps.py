@@ -11,7 +11,7 @@ from shutil import rmtree
 
 from tests.robust.contract import Wrong, pick, surface
 from tests.robust.mutations import NUMBERS
-from tests.robust.programs import ROOT
+from tests.robust.programs import linked
 from tests.robust.surfaces.machines import figure_key, figure_text
 from tests.robust.surfaces.options import run_command
 
@@ -68,9 +68,7 @@ def _sweep(random: Random) -> bytes:
 def take_sweep(content: bytes, folder: Path) -> None:
     """Run a sweep; its table has a row for each point, and the same command says the same of what is kept."""
     for name, source in (("mlp", "mlp_gelu"), ("sort", "sort")):
-        link = folder / f"{name}.v5e.hlo.txt.gz"
-        if not link.exists():
-            link.symlink_to(ROOT / "tests" / "data" / "numeric" / f"{source}.v5e.hlo.txt.gz")
+        linked(folder, f"{name}.v5e.hlo.txt.gz", f"tests/data/numeric/{source}.v5e.hlo.txt.gz")
     rmtree(folder / "kept", ignore_errors=True)
     arguments = json.loads(content)
     printed = run_command(arguments, folder)
