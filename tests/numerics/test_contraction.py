@@ -245,6 +245,28 @@ def test_a_block_adds_up_before_it_meets_the_total():
     assert systolic.product(lhs, rhs, 256) == 2**24
 
 
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("depth", [0, 128])
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(1, 300, 64), (64, 300, 1), (40, 40, 40), (2, 300, 7), (100, 300, 100), (100, 188, 100), (1000, 128, 3)],
+)
+def test_sums_do_not_depend_on_how_operands_lie_in_memory(m, k, n, depth, batch):
+    """A transpose that the compiler moves into a layout changes no bit, on processors with kernels for small ones."""
+    rng = np.random.default_rng(0)
+    lhs, rhs = (rng.standard_normal(batch + sizes).astype(F32) for sizes in ((m, k), (k, n)))
+    arithmetic = Arithmetic(F32, F32, F32, depth, ((0, 0),) if depth else ())
+    found = {
+        matmul(arithmetic, left, right).tobytes() for left in (lhs, in_columns(lhs)) for right in (rhs, in_columns(rhs))
+    }
+    assert len(found) == 1
+
+
+def in_columns(array):
+    """Return matrices whose columns, not rows, lie in one piece."""
+    return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
 def naive_ragged_rows(lhs, rhs, sizes):
     """Multiply every row with the matrix of its group, one by one."""
     groups = np.repeat(np.arange(len(sizes)), sizes)

@@ -161,3 +161,11 @@ def test_reflections_and_r_make_the_matrix_again(name):
     q = householder_product(packed, factors)
     np.testing.assert_allclose(q @ np.triu(packed[..., :4, :]), a, atol=1e-5)
     np.testing.assert_allclose(np.swapaxes(q, -1, -2).conj() @ q, [np.eye(4)] * 2, atol=1e-5)
+
+
+def test_reflections_do_not_depend_on_how_they_lie_in_memory():
+    """A transpose is a view, and BLAS adds up what lies in columns in another order."""
+    packed = np.random.default_rng(0).standard_normal((60, 60)).astype(np.float32)
+    factors = np.full(60, 0.5, np.float32)
+    found = {householder_product(np.array(packed, order=order), factors).tobytes() for order in "CF"}
+    assert len(found) == 1

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from tests.numerics.one_instruction import check_exactly, computation, numbered, program, shape_text
 from tests.numerics.oracle import run_ours, run_xla
 from tpusim.ir.attributes import Window, WindowDimension
+from tpusim.numerics.ops.reduction import UFUNCS, reduced
+from tpusim.numerics.site import Settings
 from tpusim.text.attributes.structured import show_window
+from tpusim.text.literals import literal_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,6 +191,21 @@ def test_a_long_column_keeps_its_digits() -> None:
     column = np.full((100000, 2), 0.1, np.float32)
     result = run_ours(text, [column, np.float32(0)])[0]
     np.testing.assert_allclose(result, np.float64(np.float32(0.1)) * 100000, rtol=1e-6)
+
+
+@pytest.mark.parametrize("opcode", ["add", "multiply"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_sum_does_not_depend_on_how_its_operand_lies_in_memory(opcode: str, axis: int) -> None:
+    """A transpose is a view, and the same array computed anew lies in rows: the last bits are the same."""
+    values = np.random.default_rng(0).uniform(0.9, 1.1, (500, 300)).astype(np.float32)
+    views = [values.T, np.ascontiguousarray(values.T)]
+    found = {
+        reduced(
+            UFUNCS[opcode], view, np.float32(opcode == "multiply"), (axis,), Settings(literal_values, "tpu")
+        ).tobytes()
+        for view in views
+    }
+    assert len(found) == 1
 
 
 @given(st.lists(st.integers(0, 9), max_size=8))

@@ -181,7 +181,8 @@ def eigen_decomposition(matrices: Array) -> tuple[Array, Array]:
 def householder_product(packed: Array, factors: Array) -> Array:
     """Return the first columns of the product of the reflections in ``packed[.., m, n]`` (LAPACK, orgqr)."""
     rows, columns = packed.shape[-2:]
-    result = np.zeros_like(packed)
+    # In rows, however the operand lies: BLAS adds vectors up in another order where a matrix lies in columns.
+    result = np.zeros(packed.shape, packed.dtype)
     result[..., range(min(rows, columns)), range(min(rows, columns))] = 1
     for k in reversed(range(factors.shape[-1])):
         vector = packed[..., k:, k : k + 1].copy()

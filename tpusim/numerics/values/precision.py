@@ -29,6 +29,9 @@ _EXACT_BYTE_SUMS = 256
 _TILE_ROWS, _TILE_COLUMNS = 1024, 1024
 """Of a product so many rows and columns are computed at a time, for which operands and sums stay in the cache."""
 
+_LARGE_PRODUCT = 1 << 20
+"""From so many multiplications on, BLAS packs both matrices first (OpenBLAS: beyond 100 * 100 * 100)."""
+
 
 @dataclass(frozen=True)
 class Arithmetic:
@@ -158,7 +161,7 @@ def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
     """
     lead, dtype = np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2]), product_type(arithmetic)
     if prod(lead) != 1:
-        return _converted(_summed(arithmetic, _for_blas(lhs), _for_blas(rhs)), dtype)
+        return _converted(_summed(arithmetic, lhs, rhs), dtype)
     height, width = lhs.shape[-2], rhs.shape[-1]
     lhs, rhs = lhs.reshape(height, lhs.shape[-1]), rhs.reshape(rhs.shape[-2], width)
     total = np.empty((height, width), dtype)
@@ -167,7 +170,7 @@ def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
         left = _for_blas(lhs[rows])
         for column in range(0, width, _TILE_COLUMNS):
             columns = slice(column, column + _TILE_COLUMNS)
-            total[rows, columns] = _converted(_summed(arithmetic, left, _for_blas(rhs[:, columns])), dtype)
+            total[rows, columns] = _converted(_summed(arithmetic, left, rhs[:, columns]), dtype)
     return total.reshape(lead + total.shape)
 
 
@@ -180,10 +183,13 @@ def product(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
 
 
 def _summed(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
-    """Return the product of matrices that BLAS takes, all of it in one piece."""
+    """Return the product of matrices, all of it in one piece."""
     contracted = lhs.shape[-1]
     depth = arithmetic.depth or max(1, contracted)
     sums = _sums_type(arithmetic)
+    lhs, rhs = _for_blas(lhs), _for_blas(rhs)
+    if _depends_on_order(lhs.shape[-2], rhs.shape[-1], contracted % depth or depth):
+        lhs, rhs = np.ascontiguousarray(lhs), np.ascontiguousarray(rhs)
     block = np.matmul(lhs[..., :depth], rhs[..., :depth, :])
     total = block.astype(sums, copy=False)
     # One array for all further blocks: fresh memory for each would cost more than the sums.
@@ -192,6 +198,14 @@ def _summed(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
         np.matmul(lhs[..., start : start + depth], rhs[..., start : start + depth, :], out=scratch)
         total += scratch.astype(sums, copy=False)
     return total
+
+
+def _depends_on_order(height: int, width: int, depth: int) -> bool:
+    """Return whether the order of sums, and so their last bits, depends on how BLAS finds the matrices in memory.
+
+    It does where it takes them as they lie: vectors, and on some processors whatever is small.
+    """
+    return 1 in (height, width) or height * width * depth < _LARGE_PRODUCT
 
 
 def _for_blas(array: Array) -> Array:
