@@ -77,15 +77,24 @@ def test_a_chain_computes_what_its_instructions_do_one_by_one(
     np.testing.assert_array_equal(at_once.view(np.uint16), one_by_one.view(np.uint16))
 
 
+@pytest.mark.parametrize("least_products", [1, 250, 1 << 30])
+@pytest.mark.parametrize(
+    "leads", [((), ()), ((2, 3), (2, 3)), ((2, 1), (1, 3)), ((3,), (2, 3)), ((1, 1), (1,)), ((0,), (0,))]
+)
 @pytest.mark.parametrize("sizes", [(7, 9, 11), (1, 300, 5), (5, 1, 1), (0, 3, 4), (4, 0, 3)])
-def test_tiles_of_products_do_not_show(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int]) -> None:
+def test_parts_of_products_do_not_show(
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: tuple[int, int, int],
+    leads: tuple[tuple[int, ...], tuple[int, ...]],
+    least_products: int,
+) -> None:
     """Small whole numbers, whose sums f32 holds: NumPy's integers know the product."""
     rng = np.random.default_rng(2)
     rows, depth, columns = sizes
-    lhs, rhs = (rng.integers(-8, 8, shape) for shape in ((rows, depth), (columns, depth)))
-    monkeypatch.setattr(precision, "_TILE_ROWS", 3)
-    monkeypatch.setattr(precision, "_TILE_COLUMNS", 4)
+    lhs, rhs = rng.integers(-8, 8, (*leads[0], rows, depth)), rng.integers(-8, 8, (*leads[1], columns, depth))
+    for name, value in {"_MOST_SIDE": 4, "_LEAST_SIDE": 1, "_KERNEL_SIDE": 3, "_PART_PRODUCTS": least_products}.items():
+        monkeypatch.setattr(precision, name, value)
     arithmetic = Arithmetic(F32, F32, F32, 128, ((0, 0),))
     for dtype in (BFLOAT16, F32):
-        found = matmul(arithmetic, lhs.astype(dtype), rhs.astype(dtype).T)
-        np.testing.assert_array_equal(found, lhs @ rhs.T)
+        found = matmul(arithmetic, lhs.astype(dtype), rhs.astype(dtype).swapaxes(-1, -2))
+        np.testing.assert_array_equal(found, lhs @ rhs.swapaxes(-1, -2))

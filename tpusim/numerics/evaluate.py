@@ -18,6 +18,7 @@ from tpusim.ir.ops import OPERATIONS, Category, long_form
 from tpusim.nesting import on_one_stack
 from tpusim.numerics.calls import with_calls_opened
 from tpusim.numerics.chains import Unit, compute_chain, units_of
+from tpusim.numerics.cores import on_all_cores
 from tpusim.numerics.ops.dynamic import fit_together
 from tpusim.numerics.registry import RULES, array_shape
 from tpusim.numerics.site import Device, Meet, Run, Settings, Site
@@ -37,7 +38,7 @@ def evaluate(module: Module, arguments: list[list[Any]], settings: Settings, dev
     # Generators rather than threads: devices take turns in one order, so that every run gives the same values.
     activities = [run_computation(module, module.entry, values, settings, device) for device, values in pairs]
     # What overflows is infinite, and what is not defined is NaN, without a word.
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), on_all_cores():
         return _in_step(activities)
 
 

@@ -240,7 +240,7 @@ def stochastic_float(values: Array, random: Array, dtype: Type) -> Array:
     return from_float32(np.where(np.isfinite(values), chosen, values), dtype)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def widen(halves: Array, words: Array) -> None:
     """Make f32 of bf16, both as bits."""
     for i in range(halves.size):
@@ -262,7 +262,7 @@ def _rows_of(halves: Array) -> tuple[Array, int]:
     return np.lib.stride_tricks.as_strided(halves, (count,), halves.strides[1:]), apart
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _widen_rows(halves: Array, apart: int, words: Array) -> None:
     """Make f32 of rows of bf16 that begin so many elements apart, both as bits: a tile is not copied first."""
     for row in range(len(words)):
@@ -279,7 +279,7 @@ def round_word(word: np.uint32) -> np.uint32:
     return word + np.uint32(0x7FFF) + ((word >> np.uint32(16)) & np.uint32(1))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def round_words(words: Array, halves: Array) -> None:
     """Make bf16 of f32, both as bits."""
     for i in range(words.size):
@@ -295,14 +295,14 @@ def as_rounded(array: Array, dtype: Type) -> Array:
     return rounded
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _round_wide(words: Array, rounded: Array) -> None:
     """Round f32 to the nearest bf16, both as the bits of f32; as ``round_words`` and ``widen`` after it."""
     for i in range(words.size):
         rounded[i] = round_word(words[i]) & np.uint32(0xFFFF0000)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _saturate(values: Array, whole: Array, bounds: tuple[Any, Any], limits: tuple[Any, Any]) -> None:
     """Make integers of floats. ``bounds`` are the lowest value and the first one that is too high, as floats."""
     for i in range(values.size):
@@ -318,7 +318,7 @@ def _saturate(values: Array, whole: Array, bounds: tuple[Any, Any], limits: tupl
             whole[i] = value
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _reduce(words: Array, reduced: Array, numbers: Array) -> None:
     """Round the bits of floats. ``numbers`` are how many bits go, and the bits of what bounds the result."""
     cut, infinite, largest, smallest, sign = numbers

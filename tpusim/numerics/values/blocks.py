@@ -14,12 +14,11 @@ import numpy as np
 
 from tpusim.compiled import njit
 from tpusim.ir.ops import MAKES_SUBNORMALS
+from tpusim.numerics.cores import Index, cuts, deal
 from tpusim.numerics.ops.convert import FLOAT32, Type, as_rounded, convert_values, from_float32, widened
 from tpusim.numerics.registry import Array, compute_type
 from tpusim.numerics.site import Settings
 from tpusim.numerics.values.strips import Bench, Step, program_of
-
-Index = tuple[int | slice, ...]
 
 BLOCK_ELEMENTS = 1 << 18
 """Elements per block of NumPy's calls: a few temporaries of this many f32 fit the last level of cache of current
@@ -73,15 +72,19 @@ def in_blocks(steps: Sequence[Step], operands: Sequence[Array]) -> Array:
 def _in_numpy(steps: Sequence[Step], parts: Sequence[Array], rows: Array) -> None:
     """Write what the last of some steps gives, each of them one call per block."""
     dtype = rows.dtype
-    for index in _cuts(rows.shape, BLOCK_ELEMENTS):
-        values = [part if part.size == 1 else widened(_repeated(part, rows.shape)[index]) for part in parts]
-        for step in steps[:-1]:
-            values.append(as_rounded(_value(step, values), step.dtype))
-        value = _value(steps[-1], values)
-        if value.dtype == FLOAT32 != dtype and compute_type(dtype) == FLOAT32:
-            from_float32(value, dtype, rows[index])
-        else:
-            rows[index] = convert_values(value, dtype)
+
+    def take(blocks: Iterator[Index]) -> None:
+        for index in blocks:
+            values = [part if part.size == 1 else widened(_repeated(part, rows.shape)[index]) for part in parts]
+            for step in steps[:-1]:
+                values.append(as_rounded(_value(step, values), step.dtype))
+            value = _value(steps[-1], values)
+            if value.dtype == FLOAT32 != dtype and compute_type(dtype) == FLOAT32:
+                from_float32(value, dtype, rows[index])
+            else:
+                rows[index] = convert_values(value, dtype)
+
+    deal(take, list(cuts(rows.shape, BLOCK_ELEMENTS)))
 
 
 def _in_strips(program: Array, parts: Sequence[Array], rows: Array) -> None:
@@ -91,17 +94,20 @@ def _in_strips(program: Array, parts: Sequence[Array], rows: Array) -> None:
     is_held = period < rows.size and period <= min(STRIP_ELEMENTS, STRIP_BLOCK_ELEMENTS)
     strip = STRIP_ELEMENTS // period * period if is_held else STRIP_ELEMENTS
     is_moving = tuple(part.size > (period if is_held else 1) for part in parts)
-    bench = Bench(program, is_moving, min(rows.size, STRIP_BLOCK_ELEMENTS), strip)
-    moving = []
-    for place, part in enumerate(parts):
-        if is_moving[place]:
-            moving.append((place, _repeated(part, rows.shape)))
-        else:
-            bench.hold(place, part)
-    for index in _cuts(rows.shape, STRIP_BLOCK_ELEMENTS):
-        for place, part in moving:
-            bench.put(place, part[index])
-        bench.run(rows[index].reshape(-1))
+    wholes = [_repeated(part, rows.shape) if moves else part for part, moves in zip(parts, is_moving, strict=True)]
+
+    def take(blocks: Iterator[Index]) -> None:
+        bench = Bench(program, is_moving, min(rows.size, STRIP_BLOCK_ELEMENTS), strip)
+        for place, part in enumerate(wholes):
+            if not is_moving[place]:
+                bench.hold(place, part)
+        for index in blocks:
+            for place, part in enumerate(wholes):
+                if is_moving[place]:
+                    bench.put(place, part[index])
+            bench.run(rows[index].reshape(-1))
+
+    deal(take, list(cuts(rows.shape, STRIP_BLOCK_ELEMENTS)), least=4)
 
 
 def _repeated(part: Array, dimensions: tuple[int, ...]) -> Array:
@@ -139,18 +145,6 @@ def _period(part: Array, dimensions: tuple[int, ...]) -> int:
     return part.size if is_row else 0
 
 
-def _cuts(shape: tuple[int, ...], most: int) -> Iterator[Index]:
-    """Return the indices that cut an array into blocks: whole trailing dimensions, and a stretch of the one before."""
-    if 0 in shape:
-        return
-    # Leading dimensions one index at a time, so that each block is one stretch of the result.
-    axis = next(k for k in range(len(shape)) if prod(shape[k + 1 :]) <= most)
-    step = most // prod(shape[axis + 1 :])
-    for leading in np.ndindex(shape[:axis]):
-        for start in range(0, shape[axis], step):
-            yield (*leading, slice(start, start + step))
-
-
 def _flushed(value: Any) -> Array:
     """Return an f32 result, which is written to, without numbers too small to be normal."""
     # NumPy's result lies in memory like its operands do; the row to flush must not be a copy of it.
@@ -159,7 +153,7 @@ def _flushed(value: Any) -> Array:
     return result
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _flush(words: Array) -> None:
     """Make f32 numbers below the smallest normal one, given as bits, zeros of their sign."""
     for i in range(words.size):

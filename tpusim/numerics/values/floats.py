@@ -121,7 +121,7 @@ def _of_pairs(kernel: Callable[[Array, Array, Array], None], left: Array, right:
 
 
 # To NumPy zeros that differ in sign are equal. Without jumps, so that the loops run in the vector registers.
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def write_larger(left: Array, right: Array, result: Array) -> None:
     """Write the larger of each pair."""
     for i in range(result.size):
@@ -131,7 +131,7 @@ def write_larger(left: Array, right: Array, result: Array) -> None:
         result[i] = x + y if x == 0 and y == 0 else larger
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def write_smaller(left: Array, right: Array, result: Array) -> None:
     """Write the smaller of each pair."""
     for i in range(result.size):
@@ -211,7 +211,7 @@ def erf(value: Array) -> Array:
 
 
 # Python's check for division by zero would keep the loop out of the vector registers.
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def _erf32(values: Array, results: Array) -> None:
     for i in range(values.size):
         x = values[i]
@@ -227,7 +227,7 @@ def _erf32(values: Array, results: Array) -> None:
         results[i] = np.float32(-1) if r < -1 else r
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _erf64(values: Array, results: Array) -> None:
     for i in range(values.size):
         results[i] = math.erf(values[i])

@@ -6,7 +6,8 @@ exact in f32; their sums round in f32.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tpusim.ir.module import Instruction
+from tpusim.numerics.cores import Index, cuts, deal
 from tpusim.numerics.ops.convert import BFLOAT16, FLOAT32, convert_values, from_float32, to_float32
 from tpusim.numerics.registry import Array, array_shape
 from tpusim.numerics.site import Settings, Site
@@ -22,12 +24,20 @@ from tpusim.semantics.products import PRODUCT_ROLES
 from tpusim.shapes.dtype import DType, numpy_dtype
 
 Contract = Callable[["Arithmetic", Array, Array], Array]
+_Part = tuple[Index, slice, slice]
 
 _EXACT_BYTE_SUMS = 256
 """So many products of two bytes add up exactly in f32: 256 * 255 * 255 < 2**24."""
 
-_TILE_ROWS, _TILE_COLUMNS = 1024, 1024
-"""Of a product so many rows and columns are computed at a time, for which operands and sums stay in the cache."""
+_MOST_SIDE, _LEAST_SIDE = 1024, 256
+"""Of a product at most so many rows and columns are computed at a time, for which all stays in the cache; fewer than so
+many of the longer side are not worth what BLAS does before it multiplies."""
+
+_PARTS, _PART_PRODUCTS = 16, 1 << 25
+"""A product is cut into so many parts for threads if each has so many multiplications: about a millisecond."""
+
+_KERNEL_SIDE = 16
+"""BLAS's kernels compute so many rows or columns at a time."""
 
 _LARGE_PRODUCT = 1 << 20
 """From so many multiplications on, BLAS packs both matrices first (OpenBLAS: beyond 100 * 100 * 100)."""
@@ -160,18 +170,50 @@ def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
     Leading dimensions broadcast. Operands may be bf16. The result has the ``product_type``.
     """
     lead, dtype = np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2]), product_type(arithmetic)
-    if prod(lead) != 1:
-        return _converted(_summed(arithmetic, lhs, rhs), dtype)
     height, width = lhs.shape[-2], rhs.shape[-1]
-    lhs, rhs = lhs.reshape(height, lhs.shape[-1]), rhs.reshape(rhs.shape[-2], width)
-    total = np.empty((height, width), dtype)
-    for row in range(0, height, _TILE_ROWS):
-        rows = slice(row, row + _TILE_ROWS)
-        left = _for_blas(lhs[rows])
-        for column in range(0, width, _TILE_COLUMNS):
-            columns = slice(column, column + _TILE_COLUMNS)
-            total[rows, columns] = _converted(_summed(arithmetic, left, rhs[:, columns]), dtype)
-    return total.reshape(lead + total.shape)
+    total = np.empty((*lead, height, width), dtype)
+
+    def take(parts: Iterator[_Part]) -> None:
+        held: tuple[Any, Any] = None, None
+        for batches, rows, columns in parts:
+            if held[0] != (batches, rows):
+                held = (batches, rows), _for_blas(_batches(lhs, batches, len(lead))[..., rows, :])
+            right = _batches(rhs, batches, len(lead))[..., columns]
+            total[(*batches, ..., rows, columns)] = _converted(_summed(arithmetic, held[1], right), dtype)
+
+    deal(take, _parts_of(lead, height, width, lhs.shape[-1]))
+    return total
+
+
+def _parts_of(lead: tuple[int, ...], height: int, width: int, depth: int) -> list[_Part]:
+    """Return which batches, rows and columns of a product are computed at a time, in an order that keeps the rows.
+
+    That follows from the sizes alone: how a product is cut can change its last bits.
+    """
+    across, down = -(-width // _MOST_SIDE), -(-height // _MOST_SIDE)
+    most = min(_PARTS, prod((*lead, height, width, depth)) // _PART_PRODUCTS)
+    while prod(lead) * across * down < most and max(width // across, height // down) >= 2 * _LEAST_SIDE:
+        if width * down > height * across:
+            across *= 2
+        else:
+            down *= 2
+    batches = cuts(lead, max(1, _PART_PRODUCTS // max(1, height * width * depth)))
+    return list(itertools.product(batches, _stretches(height, down), _stretches(width, across)))
+
+
+def _stretches(size: int, count: int) -> list[slice]:
+    """Return at most so many stretches of about one length, which kernels fill but for the last one."""
+    step = max(1, -(-size // max(1, count * _KERNEL_SIDE)) * _KERNEL_SIDE)
+    return [slice(start, start + step) for start in range(0, size, step)]
+
+
+def _batches(array: Array, batches: Index, n_lead: int) -> Array:
+    """Return some batches of matrices whose leading dimensions broadcast to ``n_lead`` ones."""
+    sizes = (1,) * (n_lead + 2 - array.ndim) + array.shape
+    # A dimension of size 1 stands for any stretch of another, and for any one index of it.
+    all_of_one = [slice(None) if isinstance(index, slice) else 0 for index in batches]
+    chosen = [index if n > 1 else one for n, index, one in zip(sizes, batches, all_of_one, strict=False)]
+    return array.reshape(sizes)[tuple(chosen)]
 
 
 def product(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:

@@ -149,7 +149,7 @@ def _places(n_steps: int, is_moving: tuple[bool, ...], block: int, strip: int) -
     return np.array(list(zip(begins, moves, strict=False)), np.int64), begins
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def _run(program: Array, places: Array, memory: Array, out: Array, halves: Array, strip: int) -> None:
     """Carry out the rows on one strip after the other; the last result goes to ``out`` or, as bf16, to ``halves``."""
     words, count, n_operands = memory.view(np.uint32), max(out.size, halves.size), len(places) - len(program)

@@ -1,0 +1,170 @@
+"""Parts that are dealt out to threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from tests.numerics.one_instruction import program
+from tests.numerics.oracle import run_ours
+from tpusim.numerics.cores import cuts, deal, on_all_cores
+from tpusim.shapes.dtype import DTYPES, numpy_dtype
+
+
+def blas_threads():
+    """Return how many threads NumPy's BLAS has; SciPy, where it is loaded, has one of its own."""
+    return min(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+
+
+@pytest.fixture
+def several_threads():
+    """BLAS has three threads, on any machine."""
+    with threadpool_limits(3, user_api="blas"):
+        yield
+
+
+@pytest.mark.usefixtures("several_threads")
+def test_every_part_is_taken_once_and_by_several_threads():
+    """As many as BLAS had; they wait for each other here, so that each takes one part at least."""
+    taken, threads, meeting = [], set(), threading.Barrier(3, timeout=60)
+
+    def work(parts):
+        threads.add(threading.get_ident())
+        meeting.wait()
+        taken.extend(parts)
+
+    with on_all_cores():
+        deal(work, range(1000))
+    assert sorted(taken) == list(range(1000))
+    assert len(threads) == 3
+
+
+@pytest.mark.usefixtures("several_threads")
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_what_a_thread_raises_is_raised(where):
+    """Whether it is this thread or another."""
+    begun = threading.Event()
+
+    def work(parts):
+        is_here = threading.current_thread() is threading.main_thread()
+        if not is_here:
+            begun.set()
+        begun.wait(60)
+        if is_here == (where == "here"):
+            raise ValueError(where)
+        list(parts)
+
+    with pytest.raises(ValueError, match=where), on_all_cores():
+        deal(work, range(8))
+
+
+@pytest.mark.usefixtures("several_threads")
+def test_nothing_goes_on_where_this_thread_has_failed():
+    """As where it is interrupted: what is under way ends before the error is raised, and nothing else begins."""
+    begun, taken, under_way = threading.Event(), [], set()
+
+    def work(parts):
+        if threading.current_thread() is threading.main_thread():
+            begun.wait(60)
+            raise KeyboardInterrupt
+        for part in parts:
+            under_way.add(part)
+            begun.set()
+            time.sleep(0.01)
+            under_way.remove(part)
+            taken.append(part)
+
+    with on_all_cores():
+        with pytest.raises(KeyboardInterrupt):
+            deal(work, range(1000))
+        assert not under_way
+    assert 0 < len(taken) < 1000
+
+
+@pytest.mark.usefixtures("several_threads")
+def test_a_part_is_not_dealt_out_again():
+    """Threads that wait for threads which wait for them would never end."""
+    inner = set()
+
+    def work(parts):
+        for _ in parts:
+            deal(lambda few: inner.update((threading.get_ident(), part) for part in few), range(4))
+
+    with on_all_cores():
+        deal(lambda parts: work(parts) if threading.current_thread() is not threading.main_thread() else None, range(9))
+    assert len({thread for thread, _ in inner}) <= 2
+
+
+def test_few_parts_wake_no_thread():
+    """Of a small program none is begun."""
+    before = threading.active_count()
+    with threadpool_limits(3, user_api="blas"), on_all_cores():
+        deal(list, range(1))
+        deal(list, range(3), least=4)
+        assert threading.active_count() == before
+
+
+@pytest.mark.usefixtures("several_threads")
+def test_blas_has_one_thread_meanwhile_and_all_of_them_afterwards():
+    """Also where a program ends in an error."""
+    seen = []
+
+    def fail():
+        seen.append(blas_threads())
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), on_all_cores():
+        fail()
+    assert (seen, blas_threads()) == ([1], 3)
+
+
+def test_overflows_are_not_warned_of_in_any_thread():
+    """NumPy's settings belong to a thread; a warning is an error in this suite."""
+    text = program("f32[3000000]", "exponential(p0)", ["f32[3000000]"])
+    with threadpool_limits(3, user_api="blas"):
+        result = run_ours(text, [np.full(3000000, 1000, np.float32)])[0]
+    assert np.isinf(result).all()
+
+
+@pytest.mark.parametrize(
+    ("opcode", "sizes"),
+    [("dot", ((700, 300), (300, 2500))), ("dot", ((9, 400, 300), (9, 300, 400))), ("add", ((900, 1000), (900, 1000)))],
+)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_values_do_not_depend_on_the_number_of_threads(opcode, sizes, dtype):
+    """Where arrays are cut follows from their sizes alone."""
+    batch = range(len(sizes[0]) - 2)
+    numbers = ",".join(map(str, batch))
+    dims = f", lhs_batch_dims={{{numbers}}}, rhs_batch_dims={{{numbers}}}" if batch else ""
+    contracting = f", lhs_contracting_dims={{{len(batch) + 1}}}, rhs_contracting_dims={{{len(batch)}}}{dims}"
+    shapes = [f"{dtype}[{','.join(map(str, size))}]" for size in sizes]
+    result = sizes[0] if opcode == "add" else (*sizes[0][:-1], sizes[1][-1])
+    text = program(
+        f"{dtype}[{','.join(map(str, result))}]",
+        f"{opcode}(p0, p1){contracting if opcode == 'dot' else ''}",
+        shapes,
+    )
+    inputs = [np.random.default_rng(number).standard_normal(size, np.float32) for number, size in enumerate(sizes)]
+    found = set()
+    for count in (1, 4):
+        with threadpool_limits(count, user_api="blas"):
+            found.add(
+                run_ours(text, [values.astype(numpy_dtype(DTYPES[dtype])) for values in inputs], "tpu")[0].tobytes()
+            )
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (4, 6), (2, 3, 4)])
+@pytest.mark.parametrize("most", [1, 5, 100])
+def test_cuts_are_the_whole_array(shape, most):
+    """Every element once, none with more elements than asked, each of them in one piece."""
+    array = np.zeros(shape, int)
+    for index in cuts(shape, most):
+        assert array[index].size <= most
+        assert array[index].flags.c_contiguous
+        array[index] += 1
+    assert (array == 1).all()
