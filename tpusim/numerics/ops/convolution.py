@@ -8,6 +8,7 @@ Source: XLA, Operation Semantics, ConvWithGeneralPadding.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
 from math import prod
@@ -19,13 +20,22 @@ from numpy.lib.stride_tricks import as_strided
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
+from tpusim.numerics.cores import deal
 from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.site import Site
-from tpusim.numerics.values.precision import Arithmetic, choose_arithmetic, in_passes, matmul, product_type
+from tpusim.numerics.values.precision import (
+    Arithmetic,
+    choose_arithmetic,
+    in_passes,
+    matmul,
+    product_type,
+    worthwhile_parts,
+)
 from tpusim.semantics.windows import Pairing, Phase, find_pairing, find_phases, output_size
 
-_MOST_PATCH_ELEMENTS = 1 << 22
-"""Patches of more elements are made and multiplied piece by piece: a 7x7 kernel makes 49 copies of the input."""
+_MOST_PATCH_ELEMENTS, _LEAST_ROWS = 1 << 22, 256
+"""Patches of more elements are made and multiplied piece by piece: a 7x7 kernel makes 49 copies of the input. Threads
+make pieces of their own, of no fewer rows than this."""
 
 
 class Sliding(NamedTuple):
@@ -201,12 +211,22 @@ def _padded(lhs: Array, phases: tuple[Phase, ...], lead: int) -> Array:
 def _patch_product(arithmetic: Arithmetic, patches: Array, kernel: Array, lead: int) -> Array:
     """Return ``[lead.., batch, outputs.., out]``, from a view of the patches and ``[lead.., taps * in, out]``."""
     n_rows = (patches.ndim - lead) // 2
-    rows = patches.shape[lead : lead + n_rows]
-    n_pieces = min(max(rows), -(-patches.size // _MOST_PATCH_ELEMENTS))
+    rows, columns = patches.shape[lead : lead + n_rows], kernel.shape[-1]
+    total = np.empty((*patches.shape[:lead], *rows, columns), product_type(arithmetic))
+    axis = lead + rows.index(max(rows))
+    n_pieces = -(-patches.size // _MOST_PATCH_ELEMENTS)
     # With a single tap the patches are the input itself, which is there anyway; others are copies.
-    if n_pieces > 1 and prod(patches.shape[lead + n_rows : -1]) > 1:
-        axis = lead + rows.index(max(rows))
-        pieces = np.array_split(patches, n_pieces, axis)
-        return np.concatenate([_patch_product(arithmetic, piece, kernel, lead) for piece in pieces], axis)
-    left = patches.reshape((*patches.shape[:lead], prod(rows), kernel.shape[-2]))
-    return matmul(arithmetic, left, kernel).reshape((*patches.shape[:lead], *rows, kernel.shape[-1]))
+    if prod(patches.shape[lead + n_rows : -1]) == 1:
+        n_pieces = 1
+    elif prod(rows) >= _LEAST_ROWS:
+        n_pieces = max(n_pieces, min(worthwhile_parts(patches.size * columns), prod(rows) // _LEAST_ROWS))
+    step = max(1, -(-patches.shape[axis] // max(1, n_pieces)))
+
+    def take(starts: Iterator[int]) -> None:
+        for start in starts:
+            piece = (slice(None),) * axis + (slice(start, start + step),)
+            left = patches[piece].reshape((*patches.shape[:lead], -1, kernel.shape[-2]))
+            total[piece] = matmul(arithmetic, left, kernel).reshape(total[piece].shape)
+
+    deal(take, range(0, patches.shape[axis], step))
+    return total

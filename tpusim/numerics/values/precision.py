@@ -29,7 +29,7 @@ _Part = tuple[Index, slice, slice]
 _EXACT_BYTE_SUMS = 256
 """So many products of two bytes add up exactly in f32: 256 * 255 * 255 < 2**24."""
 
-_MOST_SIDE, _LEAST_SIDE = 1024, 256
+_MOST_SIDE, _LEAST_SIDE = 1024, 128
 """Of a product at most so many rows and columns are computed at a time, for which all stays in the cache; fewer than so
 many of the longer side are not worth what BLAS does before it multiplies."""
 
@@ -190,9 +190,9 @@ def _parts_of(lead: tuple[int, ...], height: int, width: int, depth: int) -> lis
 
     That follows from the sizes alone: how a product is cut can change its last bits.
     """
-    across, down = -(-width // _MOST_SIDE), -(-height // _MOST_SIDE)
-    most = min(_PARTS, prod((*lead, height, width, depth)) // _PART_PRODUCTS)
-    while prod(lead) * across * down < most and max(width // across, height // down) >= 2 * _LEAST_SIDE:
+    across, down = max(1, -(-width // _MOST_SIDE)), max(1, -(-height // _MOST_SIDE))
+    wanted = worthwhile_parts(prod((*lead, height, width, depth)))
+    while prod(lead) * across * down < wanted and max(width // across, height // down) >= 2 * _LEAST_SIDE:
         if width * down > height * across:
             across *= 2
         else:
@@ -201,9 +201,14 @@ def _parts_of(lead: tuple[int, ...], height: int, width: int, depth: int) -> lis
     return list(itertools.product(batches, _stretches(height, down), _stretches(width, across)))
 
 
+def worthwhile_parts(products: int) -> int:
+    """Return into how many parts, a power of two, to cut so many multiplications for threads."""
+    return 1 << max(1, min(_PARTS, products // _PART_PRODUCTS)).bit_length() - 1
+
+
 def _stretches(size: int, count: int) -> list[slice]:
     """Return at most so many stretches of about one length, which kernels fill but for the last one."""
-    step = max(1, -(-size // max(1, count * _KERNEL_SIDE)) * _KERNEL_SIDE)
+    step = max(1, -(-size // (count * _KERNEL_SIDE)) * _KERNEL_SIDE)
     return [slice(start, start + step) for start in range(0, size, step)]
 
 
