@@ -86,6 +86,20 @@ def test_nothing_goes_on_where_this_thread_has_failed():
 
 
 @pytest.mark.usefixtures("several_threads")
+def test_where_no_thread_can_be_begun_this_one_does_it_all(monkeypatch):
+    """As in a container that allows so many processes and no more."""
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    taken = []
+    with on_all_cores():
+        deal(taken.extend, range(10))
+    assert taken == list(range(10))
+
+
+@pytest.mark.usefixtures("several_threads")
 def test_a_part_is_not_dealt_out_again():
     """Threads that wait for threads which wait for them would never end."""
     inner = set()

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from math import prod
@@ -59,7 +59,10 @@ def deal(work: Callable[[Iterator[T]], None], parts: Sequence[T], least: int = 2
     if crew is None or len(parts) < least:
         work(left)
         return
-    others = [crew.pool.submit(_unwarned, work, left) for _ in range(min(crew.n_threads, len(parts) - 1))]
+    others: list[Future[None]] = []
+    # A system that allows no further thread leaves all of it to this one.
+    with suppress(RuntimeError):
+        others.extend(crew.pool.submit(_unwarned, work, left) for _ in range(min(crew.n_threads, len(parts) - 1)))
     try:
         work(left)
     finally:
