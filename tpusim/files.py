@@ -173,7 +173,12 @@ def parse_json(text: str | bytes) -> Any:
             raise ValueError(_TOO_LONG) from error
         raise
     except RecursionError as error:
-        raise ValueError("values that are too deep in each other") from error
+        raise ValueError(reason(error)) from error
+
+
+def reason(error: ValueError | RecursionError) -> str:
+    """Return why JSON was not read."""
+    return "values that are too deep in each other" if isinstance(error, RecursionError) else str(error)
 
 
 def check_json_keys(text: bytes) -> None:

@@ -79,3 +79,11 @@ def test_other_files_are_no_results(tmp_path, text):
     path = tmp_path / "r.json"
     path.write_text(text)
     assert not is_result(path)
+
+
+def test_a_result_that_lies_too_deep_is_refused_in_plain_words(tmp_path):
+    """And not in those of a reader's stack."""
+    path = tmp_path / "deep.json"
+    path.write_text('{"format": "tpusim-result-1", "other": ' + "[" * 5000)
+    with pytest.raises(ProgramError, match="values that are too deep in each other"):
+        load_result(path)

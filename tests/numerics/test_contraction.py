@@ -249,7 +249,10 @@ def test_a_block_adds_up_before_it_meets_the_total():
 @pytest.mark.parametrize("depth", [0, 128])
 @pytest.mark.parametrize(
     ("m", "k", "n"),
-    [(1, 300, 64), (64, 300, 1), (40, 40, 40), (2, 300, 7), (100, 300, 100), (100, 188, 100), (1000, 128, 3)],
+    [
+        *((1, 300, 64), (64, 300, 1), (1, 3000, 640), (640, 3000, 1), (1, 3000, 1)),
+        *((40, 40, 40), (2, 300, 7), (100, 300, 100), (100, 188, 100), (1000, 128, 3)),
+    ],
 )
 def test_sums_do_not_depend_on_how_operands_lie_in_memory(m, k, n, depth, batch):
     """A transpose that the compiler moves into a layout changes no bit, on processors with kernels for small ones."""
@@ -260,6 +263,15 @@ def test_sums_do_not_depend_on_how_operands_lie_in_memory(m, k, n, depth, batch)
         matmul(arithmetic, left, right).tobytes() for left in (lhs, in_columns(lhs)) for right in (rhs, in_columns(rhs))
     }
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("sizes", [(30, 20), (500, 1000)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_array_times_itself_is_that_times_its_copy(sizes, dtype):
+    """NumPy has BLAS compute one half of an array times its own transpose."""
+    array = np.random.default_rng(0).standard_normal(sizes).astype(dtype)
+    arithmetic = Arithmetic(array.dtype, array.dtype, array.dtype)
+    np.testing.assert_array_equal(matmul(arithmetic, array, array.T), matmul(arithmetic, array, array.copy().T))
 
 
 def in_columns(array):

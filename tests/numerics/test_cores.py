@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from tests.numerics.one_instruction import program
 from tests.numerics.oracle import run_ours
 from tpusim.numerics.cores import cuts, deal, on_all_cores
+from tpusim.numerics.ops.convert import BFLOAT16
 from tpusim.shapes.dtype import DTYPES, numpy_dtype
 
 
@@ -101,16 +103,23 @@ def test_where_no_thread_can_be_begun_this_one_does_it_all(monkeypatch):
 
 @pytest.mark.usefixtures("several_threads")
 def test_a_part_is_not_dealt_out_again():
-    """Threads that wait for threads which wait for them would never end."""
-    inner = set()
+    """Not by this thread either, while another has nothing to do: what waits for it would be kept in memory."""
+    meeting, seen = threading.Barrier(3, timeout=60), set()
+
+    def inner(parts):
+        for _ in parts:
+            seen.add(threading.current_thread())
+            time.sleep(0.001)
 
     def work(parts):
-        for _ in parts:
-            deal(lambda few: inner.update((threading.get_ident(), part) for part in few), range(4))
+        meeting.wait()
+        if threading.current_thread() is threading.main_thread():
+            for _ in parts:
+                deal(inner, range(9))
 
     with on_all_cores():
-        deal(lambda parts: work(parts) if threading.current_thread() is not threading.main_thread() else None, range(9))
-    assert len({thread for thread, _ in inner}) <= 2
+        deal(work, range(20))
+    assert seen == {threading.main_thread()}
 
 
 def test_few_parts_wake_no_thread():
@@ -138,10 +147,10 @@ def test_blas_has_one_thread_meanwhile_and_all_of_them_afterwards():
 
 def test_overflows_are_not_warned_of_in_any_thread():
     """NumPy's settings belong to a thread; a warning is an error in this suite."""
-    text = program("f32[3000000]", "exponential(p0)", ["f32[3000000]"])
+    text = program("bf16[3000000]", "exponential(p0)", ["bf16[3000000]"])
     with threadpool_limits(3, user_api="blas"):
-        result = run_ours(text, [np.full(3000000, 1000, np.float32)])[0]
-    assert np.isinf(result).all()
+        result = run_ours(text, [np.full(3000000, 1000, BFLOAT16)])[0]
+    assert np.isinf(result.astype(np.float32)).all()
 
 
 @pytest.mark.parametrize(
@@ -170,6 +179,52 @@ def test_values_do_not_depend_on_the_number_of_threads(opcode, sizes, dtype):
                 run_ours(text, [values.astype(numpy_dtype(DTYPES[dtype])) for values in inputs], "tpu")[0].tobytes()
             )
     assert len(found) == 1
+
+
+CONVOLUTION = "convolution(p0, p1), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"
+
+
+def test_a_convolution_does_not_depend_on_the_number_of_threads():
+    """Each thread makes patches of its own."""
+    text = program("f32[2,56,56,64]", CONVOLUTION, ["f32[2,56,56,64]", "f32[3,3,64,64]"])
+    inputs = [np.random.default_rng(0).standard_normal(s, np.float32) for s in ((2, 56, 56, 64), (3, 3, 64, 64))]
+    found = set()
+    for count in (1, 4):
+        with threadpool_limits(count, user_api="blas"):
+            found.add(run_ours(text, inputs, "tpu")[0].tobytes())
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(
+    ("window", "image", "taps"),
+    [("3x3 pad=1_1x1_1", (16, 128, 128, 64), (3, 3, 64, 32)), ("7x7x7", (8, 14, 14, 14, 64), (7, 7, 7, 64, 16))],
+)
+def test_patches_of_a_convolution_are_made_piece_by_piece(window, image, taps, threads):
+    """Nine times the image, or 40 of them, are never there at once: a few pieces of 4 million for each thread are."""
+    digits = "012"[: len(taps) - 2]
+    reach = 0 if "pad" in window else taps[0] - 1
+    result = (image[0], *(size - reach for size in image[1:-1]), taps[-1])
+    shapes = [f"bf16[{','.join(map(str, sizes))}]" for sizes in (image, taps, result)]
+    labels = f"b{digits}f_{digits}io->b{digits}f"
+    text = program(shapes[2], f"convolution(p0, p1), window={{size={window}}}, dim_labels={labels}", shapes[:2])
+    inputs = [np.ones(sizes, BFLOAT16) for sizes in (image, taps)]
+    run_ours(text, inputs, "tpu")
+    with threadpool_limits(threads, user_api="blas"):
+        peak = peak_bytes(lambda: run_ours(text, inputs, "tpu"))
+    piece = (1 << 22) * (2 + 4)
+    # What it is given with its padding, and what it gives.
+    assert peak < 2.2 * inputs[0].nbytes + np.prod(result) * 2 + 1.5 * threads * piece
+
+
+def peak_bytes(function):
+    """Return how many bytes Python and NumPy hold at most while a function runs."""
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (4, 6), (2, 3, 4)])

@@ -139,6 +139,7 @@ BROKEN = {
     f'{{{HEAD}, "steps": [{{"type": "Kernel", "name": "k", "opcode": "f", "floor": {{"flop": 1}}}}]}}': "field `flop`",
     f'{{{HEAD}, "steps": [], "buffers": [{{"offset": 1}}]}}': "unknown field `offset`",
     f'{{{HEAD}, "steps": [], "topology": "nosuch"}}': "topology: ",
+    f'{{{HEAD}, "steps": {"[" * 5000}': "values that are too deep in each other",
     f'{{{HEAD}, "steps": [], "device_count": 4, "device_order": [1, 0]}}': "each of 4 devices once",
     f'{{{HEAD}, "steps": [], "argument_bytes": 8, "output_bytes": 8, "alias_bytes": 9}}': "no more than arguments",
 }

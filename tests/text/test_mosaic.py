@@ -106,6 +106,13 @@ def test_what_is_no_kernel_is_refused(encoded):
         read_kernel(encoded)
 
 
+def test_names_that_are_no_text_are_refused_in_plain_words():
+    """And not in those of Python's decoder."""
+    body = b'module { "a\\80"() : () -> () }'
+    with pytest.raises(Unreadable, match="expected names in UTF-8"):
+        read_kernel(base64.b64encode(body).decode())
+
+
 def test_without_jaxlib_it_says_what_to_install(monkeypatch):
     """The kernel then takes what it states."""
     monkeypatch.setitem(sys.modules, "jaxlib.mlir", None)

@@ -16,7 +16,7 @@ from tpusim.analysis.answers.caveats import Caveats
 from tpusim.analysis.summary import Summary
 from tpusim.analysis.utilisation import Group
 from tpusim.errors import ProgramError
-from tpusim.files import check_json_keys, read_bytes
+from tpusim.files import check_json_keys, read_bytes, reason
 from tpusim.limits import PROGRAM_BYTES, shown
 from tpusim.program.provenance import Provenance
 from tpusim.units import ps_to_us
@@ -160,7 +160,7 @@ def load_result(path: str | Path) -> RunFigures:
         found = msgspec.json.decode(content, type=RunFigures)
         check_json_keys(content)
     except (ValueError, RecursionError) as error:
-        raise ProgramError(f"{path}: not a saved result ({RESULT_FORMAT}): {error}") from error
+        raise ProgramError(f"{path}: not a saved result ({RESULT_FORMAT}): {reason(error)}") from error
     if found.format != RESULT_FORMAT:
         raise ProgramError(f"{path}: expected the format {RESULT_FORMAT!r}, found {found.format!r}: save it again")
     parts = {"": found, "memory.": found.memory, **{f"ops[{number}].": op for number, op in enumerate(found.ops)}}

@@ -32,22 +32,26 @@ class _Crew(NamedTuple):
 
 
 _CREW: ContextVar[_Crew | None] = ContextVar("crew", default=None)
-"""None in the threads themselves, so that no part is dealt out again."""
+"""None where parts are worked on, so that none is dealt out again."""
 
 
 @contextmanager
 def on_all_cores() -> Iterator[None]:
     """Let ``deal`` use several threads; what they compute is not warned of, as if by ``np.errstate(all="ignore")``."""
     count = _threads()
-    if count == 1:
-        yield
-        return
-    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(count - 1) as pool:
-        token = _CREW.set(_Crew(pool, count - 1))
+    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(max(1, count - 1), "exec", _hold) as pool:
+        # One thread of a process decides how many BLAS has; in any other it keeps what it has.
+        is_held = count > 1 and _threads() == 1
+        token = _CREW.set(_Crew(pool, count - 1) if is_held else None)
         try:
             yield
         finally:
             _CREW.reset(token)
+
+
+def _hold() -> None:
+    """Hold BLAS to one thread in a thread, where each has a number of its own (OpenMP)."""
+    _controller().limit(limits=1, user_api="blas")
 
 
 def deal(work: Callable[[Iterator[T]], None], parts: Sequence[T], least: int = 2) -> None:
@@ -63,9 +67,12 @@ def deal(work: Callable[[Iterator[T]], None], parts: Sequence[T], least: int = 2
     # A system that allows no further thread leaves all of it to this one.
     with suppress(RuntimeError):
         others.extend(crew.pool.submit(_unwarned, work, left) for _ in range(min(crew.n_threads, len(parts) - 1)))
+    # What this thread has begun it does not deal out again: the others are busy, and what waits is kept in memory.
+    token = _CREW.set(None)
     try:
         work(left)
     finally:
+        _CREW.reset(token)
         # Nothing is left but where this thread has failed, or was interrupted; no part is begun then.
         deque(left, maxlen=0)
         begun = [other for other in others if not other.cancel()]

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from tpusim.errors import ConfigError, ProgramError, UnsupportedError
-from tpusim.files import check_json_keys, read_bytes, write_whole
+from tpusim.files import check_json_keys, read_bytes, reason, write_whole
 from tpusim.limits import PROGRAM_BYTES, check_truth, shown
 from tpusim.program.buffers import PlannedBuffers
 from tpusim.program.edit import changed_lists
@@ -105,7 +105,9 @@ def decode_program(text: bytes, path: str | Path) -> Program:
         vars(program)["as_read"] = program
         check_json_keys(text)
         verify_once(program)
-    except (ValueError, RecursionError, ProgramError) as error:
+    except (ValueError, RecursionError) as error:
+        raise ProgramError(f"{path}: not a lowered program ({FORMAT}): {reason(error)}") from error
+    except ProgramError as error:
         raise ProgramError(f"{path}: not a lowered program ({FORMAT}): {error}") from error
     return program
 

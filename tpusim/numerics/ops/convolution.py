@@ -20,7 +20,7 @@ from numpy.lib.stride_tricks import as_strided
 from tpusim.errors import UnsupportedError
 from tpusim.ir.attributes import ConvolutionLabels, Window, WindowDimension
 from tpusim.ir.module import Instruction
-from tpusim.numerics.cores import deal
+from tpusim.numerics.cores import Index, cuts, deal
 from tpusim.numerics.registry import Array, computes
 from tpusim.numerics.site import Site
 from tpusim.numerics.values.precision import (
@@ -213,20 +213,20 @@ def _patch_product(arithmetic: Arithmetic, patches: Array, kernel: Array, lead: 
     n_rows = (patches.ndim - lead) // 2
     rows, columns = patches.shape[lead : lead + n_rows], kernel.shape[-1]
     total = np.empty((*patches.shape[:lead], *rows, columns), product_type(arithmetic))
-    axis = lead + rows.index(max(rows))
-    n_pieces = -(-patches.size // _MOST_PATCH_ELEMENTS)
+
+    def take(pieces: Iterator[Index]) -> None:
+        for piece in pieces:
+            at = (slice(None),) * lead + piece
+            left = patches[at].reshape((*patches.shape[:lead], -1, kernel.shape[-2]))
+            total[at] = matmul(arithmetic, left, kernel).reshape(total[at].shape)
+
     # With a single tap the patches are the input itself, which is there anyway; others are copies.
-    if prod(patches.shape[lead + n_rows : -1]) == 1:
-        n_pieces = 1
-    elif prod(rows) >= _LEAST_ROWS:
-        n_pieces = max(n_pieces, min(worthwhile_parts(patches.size * columns), prod(rows) // _LEAST_ROWS))
-    step = max(1, -(-patches.shape[axis] // max(1, n_pieces)))
-
-    def take(starts: Iterator[int]) -> None:
-        for start in starts:
-            piece = (slice(None),) * axis + (slice(start, start + step),)
-            left = patches[piece].reshape((*patches.shape[:lead], -1, kernel.shape[-2]))
-            total[piece] = matmul(arithmetic, left, kernel).reshape(total[piece].shape)
-
-    deal(take, range(0, patches.shape[axis], step))
+    is_copied = prod(patches.shape[lead + n_rows : -1]) > 1
+    deal(take, list(cuts(rows, _rows_at_once(patches.size, prod(rows), columns) if is_copied else prod(rows))))
     return total
+
+
+def _rows_at_once(size: int, n_rows: int, columns: int) -> int:
+    """Return how many rows of patches to make at a time."""
+    most = max(1, n_rows * _MOST_PATCH_ELEMENTS // max(1, size))
+    return min(most, max(_LEAST_ROWS, -(-n_rows // worthwhile_parts(size * columns))))

@@ -56,8 +56,8 @@ def batch_norm_grad(site: Site, instruction: Instruction, operands: list[Any]) -
 
 
 def _mean(x: Array, feature: int) -> Array:
-    # NumPy adds along leading dimensions one by one, which in f32 would lose digits.
-    total = np.sum(x, tuple(axis for axis in range(x.ndim) if axis != feature), np.float64)
+    # NumPy adds along leading dimensions one by one, which in f32 would lose digits, and in the order of memory.
+    total = np.sum(np.asarray(x, order="C"), tuple(axis for axis in range(x.ndim) if axis != feature), np.float64)
     return np.asarray((total / (x.size // max(1, x.shape[feature]))).astype(x.dtype))
 
 

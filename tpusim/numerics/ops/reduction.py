@@ -111,8 +111,8 @@ def reduced(ufunc: np.ufunc, array: Array, init: Array, axes: tuple[int, ...], s
 
 def _reduced_by(ufunc: np.ufunc, array: Array, axes: int | tuple[int, ...], start: Any, keep: bool = False) -> Array:
     """Reduce by one of NumPy's functions, which takes the first of two zeros where XLA tells them apart."""
-    if ufunc not in _OF_ZEROS:
-        # NumPy adds in the order in which elements lie, of which their values should not depend.
+    if array.dtype.kind in "fc" and ufunc not in _OF_ZEROS:
+        # NumPy adds in the order in which elements lie, on which values should not depend.
         array = np.asarray(array, order="C")
     result = np.asarray(ufunc.reduce(array, axis=axes, dtype=array.dtype, initial=start, keepdims=keep))
     if array.dtype.kind != "f" or ufunc not in _OF_ZEROS or (result != 0).all():

@@ -138,7 +138,13 @@ def _all_reduce(where: Where) -> Function:
         found = partial(np.argmax, axis=axis, keepdims=True)
     else:
         found = partial(_ufunc(where, kind).reduce, axis=axis, keepdims=True)
-    return lambda value: np.broadcast_to(found(value), result.dimensions).astype(dtype_of(result))
+
+    def all_reduced(value: Array) -> Array:
+        # NumPy adds in the order in which elements lie, on which values should not depend.
+        reduced = found(np.asarray(value, order="C"))
+        return np.broadcast_to(reduced, result.dimensions).astype(dtype_of(result))
+
+    return all_reduced
 
 
 @operation("tpu.reduce_index")

@@ -171,6 +171,9 @@ def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
     """
     lead, dtype = np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2]), product_type(arithmetic)
     height, width = lhs.shape[-2], rhs.shape[-1]
+    parts = _parts_of(lead, height, width, lhs.shape[-1])
+    if len(parts) == 1:
+        return _converted(_summed(arithmetic, lhs, rhs), dtype)
     total = np.empty((*lead, height, width), dtype)
 
     def take(parts: Iterator[_Part]) -> None:
@@ -181,7 +184,7 @@ def matmul(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
             right = _batches(rhs, batches, len(lead))[..., columns]
             total[(*batches, ..., rows, columns)] = _converted(_summed(arithmetic, held[1], right), dtype)
 
-    deal(take, _parts_of(lead, height, width, lhs.shape[-1]))
+    deal(take, parts)
     return total
 
 
@@ -234,9 +237,8 @@ def _summed(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
     contracted = lhs.shape[-1]
     depth = arithmetic.depth or max(1, contracted)
     sums = _sums_type(arithmetic)
-    lhs, rhs = _for_blas(lhs), _for_blas(rhs)
-    if _depends_on_order(lhs.shape[-2], rhs.shape[-1], contracted % depth or depth):
-        lhs, rhs = np.ascontiguousarray(lhs), np.ascontiguousarray(rhs)
+    height, width = lhs.shape[-2], rhs.shape[-1]
+    lhs, rhs = _sides(lhs, rhs, contracted % depth or depth)
     block = np.matmul(lhs[..., :depth], rhs[..., :depth, :])
     total = block.astype(sums, copy=False)
     # One array for all further blocks: fresh memory for each would cost more than the sums.
@@ -244,15 +246,27 @@ def _summed(arithmetic: Arithmetic, lhs: Array, rhs: Array) -> Array:
     for start in range(depth, contracted, depth):
         np.matmul(lhs[..., start : start + depth], rhs[..., start : start + depth, :], out=scratch)
         total += scratch.astype(sums, copy=False)
-    return total
+    return np.ascontiguousarray(total[..., :height, :width])
 
 
-def _depends_on_order(height: int, width: int, depth: int) -> bool:
-    """Return whether the order of sums, and so their last bits, depends on how BLAS finds the matrices in memory.
+def _sides(lhs: Array, rhs: Array, depth: int) -> tuple[Array, Array]:
+    """Return matrices that BLAS sums up in one order, and so to the same bits, however they lie in memory.
 
-    It does where it takes them as they lie: vectors, and on some processors whatever is small.
+    It does where it packs them first. What is small some processors take as it lies; so it is brought into rows. What
+    is a single row or column all of them do; so it is taken twice.
     """
-    return 1 in (height, width) or height * width * depth < _LARGE_PRODUCT
+    lhs, rhs = _for_blas(lhs), _for_blas(rhs)
+    height, width = lhs.shape[-2], rhs.shape[-1]
+    if max(2, height) * max(2, width) * depth < _LARGE_PRODUCT:
+        return _in_rows(lhs), _in_rows(rhs)
+    lhs = np.repeat(lhs, 2, -2) if height == 1 else lhs
+    rhs = np.repeat(rhs, 2, -1) if width == 1 else rhs
+    # Of an array and its own transpose NumPy has BLAS compute one half, in another order.
+    return lhs, rhs.copy() if np.may_share_memory(lhs, rhs) else rhs
+
+
+def _in_rows(array: Array) -> Array:
+    return array if array.strides[-1] == array.itemsize else np.ascontiguousarray(array)
 
 
 def _for_blas(array: Array) -> Array:

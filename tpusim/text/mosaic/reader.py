@@ -65,6 +65,8 @@ def _read(content: bytes, name: str) -> KernelBody:
             with bounded(content, name):
                 module = ir.Module.parse(content)
                 _require_text(module.operation)
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"{name} is no MLIR: expected names in UTF-8, found bytes that are none") from error
         except (ir.MLIRError, ProgramError, ValueError) as error:
             raise Unreadable(f"{name} is no MLIR: {str(error).splitlines()[0]}") from error
         try:
