@@ -42,6 +42,9 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("clock", 2e9, "did you mean 'clock_hz'"),
     ("mxu", 4, "mxu.count"),
     ("mxu.rate_by_type.bf61", 1.0, "did you mean 'mxu.rate_by_type.bf16'"),
+    ("vector_ops.ops.tanhh.vector", 5, "did you mean 'tanh'"),
+    ("vector_ops.moves.foo.xlu", 5, "expected one of vector_ops.moves, found 'foo'"),
+    ("vector_ops.pack.bf15.vector", 5, "expected an element type, found 'bf15'"),
     ("hbm.bandwidth_bytes_per_second", 819, "expected bytes per second"),
     ("hbm.bandwidth_bytes_per_second", -819e9, "expected bytes per second"),
     ("hbm.bandwidth_bytes_per_second", 0, "expected bytes per second"),
@@ -165,6 +168,13 @@ def test_a_wrong_key_in_a_file_names_the_file(tmp_path: Path) -> None:
     """File, key and the nearest known key."""
     path = write(tmp_path, 'base = "v5e"\n[vmem]\ncapasity_bytes = 1e6\n')
     with pytest.raises(ConfigError, match=r"mine\.toml.*'vmem.capasity_bytes'.*'vmem.capacity_bytes'"):
+        load_chip(path)
+
+
+def test_an_operation_that_there_is_not_is_refused_in_a_file(tmp_path: Path) -> None:
+    """Nothing would ever ask for what it costs."""
+    path = write(tmp_path, 'base = "v5e"\n[vector_ops.ops.tanhh]\nvector = 5\n')
+    with pytest.raises(ConfigError, match=r"mine\.toml.*found 'tanhh' \(did you mean 'tanh'\?\)"):
         load_chip(path)
 
 

@@ -34,6 +34,7 @@ def study(**table) -> tpusim.Study:
         (lambda: study(executor=5), "expected an executor of concurrent.futures, or its name, found 5"),
         (lambda: tpusim.Study(5), "study: expected a file or what it would say, found 5"),
         (lambda: tpusim.Study({5: MLP}), "study: unknown key 5"),
+        (lambda: study(axes={"vector_ops.ops.tanhh.vector": [1]}), "did you mean 'tanh'"),
         (lambda: study(axes={5: [1]}), "study: expected a key of the chip such as 'clock_hz', found 5"),
         (lambda: study(derive={5: "1"}), "study: expected a key of the chip such as 'clock_hz', found 5"),
         (lambda: study(base=tpusim.load_chip("v5e")), "chip: expected the name of .*, found a chip itself$"),

@@ -36,6 +36,7 @@ from tpusim.hardware.fields import (
     read_value,
 )
 from tpusim.hardware.units import stated_value
+from tpusim.shapes.dtype import DTYPES
 
 _PACKAGE = Path(__file__).parents[1]
 # A wheel carries the files inside the package; a checkout has them beside it.
@@ -101,6 +102,19 @@ def load_vector_ops() -> VectorOps:
     return found
 
 
+def known_field(key: str, where: str) -> Field:
+    """Return ``field_of`` a key, and refuse a cost of an operation, or of a type, that nothing would ever ask for."""
+    field = field_of(key, where)
+    if key.startswith(f"{OPERATIONS}."):
+        table, name = key.split(".")[1:3]
+        is_of_types = table in ("pack", "unpack")
+        known = DTYPES if is_of_types else getattr(load_vector_ops(), table)
+        if name not in known:
+            what = "an element type" if is_of_types else f"one of {OPERATIONS}.{table}"
+            raise ConfigError(f"{where}: {key!r}: expected {what}, found {name!r}{did_you_mean(name, known)}")
+    return field
+
+
 @cache
 def model_settings(section: str, model: str) -> Mapping[str, Setting]:
     """Return what a model that ships is made with where a chip says nothing: the file ``models.toml``."""
@@ -163,6 +177,7 @@ def _pairs(overrides: Any) -> Mapping[str, Any]:
         raise ConfigError(f"overrides: expected keys with values, found {overrides!r:.80}")
     for key in overrides:
         check_key(key, "override")
+        known_field(key, "override")
     return overrides
 
 
@@ -301,7 +316,7 @@ def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dic
         if before:
             shown = f"{before.value:g}" if isinstance(before.value, float) else before.value
             note = f"instead of {shown} ({before.confidence})"
-        facts[key] = Fact(key, checked, field_of(key, "override").range.unit, "user", "override", note)
+        facts[key] = Fact(key, checked, known_field(key, "override").range.unit, "user", "override", note)
     _check_complete(facts, str(name_or_path))
     _check_together(lambda key: facts[key].value if key in facts else None, str(name_or_path))
     return facts
@@ -468,7 +483,7 @@ def _quantities(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
 
 def _fact(key: str, raw: Any, path: Path, needs_source: bool) -> Fact:
     """Return one quantity of a file, its value checked and its source there if the file owes one."""
-    field = field_of(key, str(path))
+    field = known_field(key, str(path))
     if isinstance(raw, dict):
         return _sourced(field, raw, path, needs_source)
     if needs_source and key not in TEXT_KEYS:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from tpusim.errors import ConfigError, did_you_mean
 from tpusim.files import read_toml
 from tpusim.hardware.chip import Chip
-from tpusim.hardware.fields import FIELDS, TEXT_KEYS, check_key, field_of, worked_out
+from tpusim.hardware.fields import FIELDS, TEXT_KEYS, check_key, worked_out
+from tpusim.hardware.load import known_field
 from tpusim.limits import COUNT, check_count, check_truth
 from tpusim.lowering.module import DEFAULT_TRIPS
 from tpusim.pipeline.schedules import check_schedule
@@ -148,7 +149,7 @@ def make_spec(table: Mapping[str, Any], folder: Path = Path(), where: str = "stu
         key: Expression(str(text), f"{where}: derive {key}") for key, text in table_of(table, "derive", where).items()
     }
     for key in derive:
-        field_of(key, where)
+        known_field(key, where)
     stated = Counter(key for one in (*(axis.keys for axis in axes), derive) for key in one)
     if twice := next((key for key, count in stated.items() if count > 1), ""):
         raise ConfigError(f"{where}: expected one axis, or one line of derive, for {twice!r}, found {stated[twice]}")
@@ -231,7 +232,7 @@ def _check_key(key: str, variables: set[str], where: str) -> None:
     if key in BASES or key in variables:
         return
     if "." in key or key in FIELDS:
-        field_of(key, where)
+        known_field(key, where)
         return
     known = (*BASES, *variables, *FIELDS)
     hint = did_you_mean(key, known) or f" (known: {', '.join((*BASES, *sorted(variables)))} and the keys of a chip)"
