@@ -29,7 +29,7 @@ _Part = tuple[Index, slice, slice]
 _EXACT_BYTE_SUMS = 256
 """So many products of two bytes add up exactly in f32: 256 * 255 * 255 < 2**24."""
 
-_MOST_SIDE, _LEAST_SIDE = 1024, 128
+_MOST_SIDE, _LEAST_SIDE = 1024, 256
 """Of a product at most so many rows and columns are computed at a time, for which all stays in the cache; fewer than so
 many of the longer side are not worth what BLAS does before it multiplies."""
 
