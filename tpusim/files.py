@@ -177,8 +177,10 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def reason(error: ValueError | RecursionError) -> str:
-    """Return why JSON was not read."""
-    return "values that are too deep in each other" if isinstance(error, RecursionError) else str(error)
+    """Return why JSON was not read, of what is no slip in the text in words of its own."""
+    if isinstance(error, RecursionError):
+        return "values that are too deep in each other"
+    return _TOO_LONG if _OF_DIGITS in str(error) else str(error)
 
 
 def check_json_keys(text: bytes) -> None:

@@ -81,9 +81,15 @@ def test_other_files_are_no_results(tmp_path, text):
     assert not is_result(path)
 
 
-def test_a_result_that_lies_too_deep_is_refused_in_plain_words(tmp_path):
-    """And not in those of a reader's stack."""
+@pytest.mark.parametrize(
+    ("value", "words"), [("[" * 5000, "values that are too deep in each other"), ("9" * 5000, "digits")]
+)
+def test_a_result_that_no_reader_holds_is_refused_in_plain_words(tmp_path, value, words):
+    """And not in those of a reader's stack, or with a setting of Python's to change."""
     path = tmp_path / "deep.json"
-    path.write_text('{"format": "tpusim-result-1", "other": ' + "[" * 5000)
-    with pytest.raises(ProgramError, match="values that are too deep in each other"):
+    path.write_text(
+        '{"format": "tpusim-result-1", "program": "p", "chip": "v5e", "time_us": 1, "ops": [], "other": ' + value + "}"
+    )
+    with pytest.raises(ProgramError, match=words) as caught:
         load_result(path)
+    assert "sys." not in str(caught.value)
