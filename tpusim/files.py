@@ -19,11 +19,11 @@ from weakref import WeakSet
 from tpusim.errors import ConfigError, TpusimError
 from tpusim.limits import KEY_WORDS, READ_DIGITS, TABLE_BYTES
 
-# Reading one takes the square of its length. Looked for from a zero or a dot, which are few, and without going back.
-# Of decimal ones Python says so itself; of those that it counts in bits it reads any.
 _TOO_LONG = f"a number of more than {READ_DIGITS} digits"
 # What Python says of one, with advice on how to let it read longer ones.
 _OF_DIGITS = "Exceeds the limit"
+# Reading one takes the square of its length. Looked for from a zero or a dot, which are few, and without going back.
+# Of decimal ones Python says so itself; of those that it counts in bits it reads any.
 _LONG_NUMBER = re.compile(rf"0(?<!\w0)[xob][\dA-Fa-f_]{{{READ_DIGITS}}}")
 _LONG_KEY = re.compile(rf"\.(?:[ \t]*+[\w\"'-]++[ \t]*+\.){{{KEY_WORDS - 1}}}")
 
@@ -138,15 +138,13 @@ def is_folder(path: str | Path) -> bool:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return what a text of TOML says; ValueError for what is none, and for numbers that Python could not print."""
+    """Return what a text of TOML says; ValueError for what is none, lies too deep, or is a number too long to print."""
     if _LONG_NUMBER.search(text):
         raise ValueError(_TOO_LONG)
     try:
         return tomllib.loads(text)
-    except ValueError as error:
-        if _OF_DIGITS in str(error):
-            raise ValueError(_TOO_LONG) from error
-        raise
+    except (ValueError, RecursionError) as error:
+        raise ValueError(reason(error)) from error
 
 
 def read_toml(path: str | Path, failing: str) -> dict[str, Any]:
@@ -158,8 +156,6 @@ def read_toml(path: str | Path, failing: str) -> dict[str, Any]:
         return parse_toml(text)
     except ValueError as error:
         raise ConfigError(f"{path}: expected TOML in UTF-8: {error}") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path}: expected values that are not so deep in each other as these") from error
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -168,16 +164,12 @@ def parse_json(text: str | bytes) -> Any:
 
     try:
         return json.loads(text, object_pairs_hook=_each_once)
-    except ValueError as error:
-        if _OF_DIGITS in str(error):
-            raise ValueError(_TOO_LONG) from error
-        raise
-    except RecursionError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(reason(error)) from error
 
 
-def reason(error: ValueError | RecursionError) -> str:
-    """Return why JSON was not read, of what is no slip in the text in words of its own."""
+def reason(error: Exception) -> str:
+    """Return why a text was not read; of limits of Python's, in words of ours."""
     if isinstance(error, RecursionError):
         return "values that are too deep in each other"
     return _TOO_LONG if _OF_DIGITS in str(error) else str(error)

@@ -141,6 +141,15 @@ def test_a_chip_file_that_is_not_there_is_named(slow_kernels, tmp_path):
         write_fit(calibrate(PLAN, slow_kernels, folds=2), tmp_path)
 
 
+def test_a_chip_file_that_lies_too_deep_is_refused(slow_kernels, tmp_path):
+    """TOML Kit, which changes it, would end the process."""
+    fit = calibrate(PLAN, slow_kernels, folds=2)
+    for parameter in fit.parameters:
+        (tmp_path / f"{parameter.chips[0]}.toml").write_text(f"x = {'[' * 5000}{']' * 5000}")
+    with pytest.raises(ConfigError, match="values that are too deep in each other"):
+        write_fit(fit, tmp_path)
+
+
 def test_too_few_shapes_are_refused():
     """Five folds need five shapes."""
     with pytest.raises(ConfigError, match="expected rows of at least 5 shapes, found 0"):

@@ -316,7 +316,7 @@ def _facts(name_or_path: str | Path, overrides: Mapping[str, Any] | None) -> dic
         if before:
             shown = f"{before.value:g}" if isinstance(before.value, float) else before.value
             note = f"instead of {shown} ({before.confidence})"
-        facts[key] = Fact(key, checked, known_field(key, "override").range.unit, "user", "override", note)
+        facts[key] = Fact(key, checked, field_of(key, "override").range.unit, "user", "override", note)
     _check_complete(facts, str(name_or_path))
     _check_together(lambda key: facts[key].value if key in facts else None, str(name_or_path))
     return facts

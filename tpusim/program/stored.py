@@ -105,10 +105,8 @@ def decode_program(text: bytes, path: str | Path) -> Program:
         vars(program)["as_read"] = program
         check_json_keys(text)
         verify_once(program)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, ProgramError) as error:
         raise ProgramError(f"{path}: not a lowered program ({FORMAT}): {reason(error)}") from error
-    except ProgramError as error:
-        raise ProgramError(f"{path}: not a lowered program ({FORMAT}): {error}") from error
     return program
 
 

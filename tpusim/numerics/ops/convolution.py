@@ -212,7 +212,12 @@ def _patch_product(arithmetic: Arithmetic, patches: Array, kernel: Array, lead: 
     """Return ``[lead.., batch, outputs.., out]``, from a view of the patches and ``[lead.., taps * in, out]``."""
     n_rows = (patches.ndim - lead) // 2
     rows, columns = patches.shape[lead : lead + n_rows], kernel.shape[-1]
-    total = np.empty((*patches.shape[:lead], *rows, columns), product_type(arithmetic))
+    shape = (*patches.shape[:lead], *rows, columns)
+    # With a single tap the patches are the input itself, which is there anyway; others are copies.
+    if prod(patches.shape[lead + n_rows : -1]) == 1:
+        left = patches.reshape((*patches.shape[:lead], prod(rows), kernel.shape[-2]))
+        return matmul(arithmetic, left, kernel).reshape(shape)
+    total = np.empty(shape, product_type(arithmetic))
 
     def take(pieces: Iterator[Index]) -> None:
         for piece in pieces:
@@ -220,9 +225,7 @@ def _patch_product(arithmetic: Arithmetic, patches: Array, kernel: Array, lead: 
             left = patches[at].reshape((*patches.shape[:lead], -1, kernel.shape[-2]))
             total[at] = matmul(arithmetic, left, kernel).reshape(total[at].shape)
 
-    # With a single tap the patches are the input itself, which is there anyway; others are copies.
-    is_copied = prod(patches.shape[lead + n_rows : -1]) > 1
-    deal(take, list(cuts(rows, _rows_at_once(patches.size, prod(rows), columns) if is_copied else prod(rows))))
+    deal(take, list(cuts(rows, _rows_at_once(patches.size, prod(rows), columns))))
     return total
 
 
